@@ -1,0 +1,52 @@
+# The only entry point. Every target sets up what it needs on a fresh machine.
+PYTHON ?= python3
+BIN    := .venv/bin
+READY  := .venv/.ready
+RUN    ?= runs/demo
+
+.PHONY: help demo test check bench gpu-check clean
+
+help:
+	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
+	@echo "make test       every check and every test"
+	@echo "make check      format, lint, types, import layers"
+	@echo "make bench      measurements, side by side"
+	@echo "make gpu-check  one unattended check of a CUDA machine (3 minutes)"
+	@echo "make clean      remove the virtual environment, caches and the demo run"
+
+# torch comes first and pinned: an open range may pick a build of several gigabytes.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@test -e $(RUN)/run.toml || $(BIN)/andrea init $(RUN) --demo
+	@env --block-signal=USR1 --block-signal=TERM $(BIN)/andrea-train --run $(RUN)
+	@$(BIN)/andrea status $(RUN)
+	@echo
+	@echo "To go on:    make demo   (it starts where it stopped; kill it any way you like)"
+	@echo "To look:     $(BIN)/andrea status $(RUN)"
+	@echo "To go further: raise max_steps in $(RUN)/run.toml, then make demo"
+	@echo "To start over: rm -r $(RUN)"
+
+check: $(READY)
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# Two workers for two cores; tests of one file share their runs.
+test: check
+	$(BIN)/pytest -n 2 --dist worksteal
+
+bench: $(READY)
+	$(BIN)/python benchmarks/why_moments.py
+
+gpu-check: $(READY)
+	$(BIN)/python benchmarks/gpu_check.py
+
+clean:
+	rm -rf .venv .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs/demo
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,163 @@
+"""Make a run directory: run.toml, policy.toml and the token shards, checked, or nothing at all.
+
+--demo trains a small model on text that every Python brings along. Device, precision and thread count are resolved
+now and pinned. Relative sources start at the policy file's folder and are stored absolute. Exits 0 when the run is
+made; 1 when the place is taken; 78 when configuration, policy or a source cannot be used.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+import uuid
+from argparse import ArgumentParser, Namespace
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from andrea_cli import demo, output
+from andrea_cli.newdir import building, vacant
+from andrea_cli.prepare import lines as arm_lines
+from andrea_cli.prepare import prepare
+from andrea_corpus.prepare import record
+from andrea_rundir import config, policy
+from andrea_rundir.faults import EXIT_DEVICE, EXIT_OK, BadConfig, NoDevice, Usage
+from andrea_rundir.names import RunDir, locate
+from andrea_rundir.publish import publish
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """RUN, --demo or --config and --policy."""
+    parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--demo", action="store_true", help="a small model, real text, no download")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="a run.toml; every key has a default")
+    parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy.toml: the arms, their limits, phases")
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What is to be made. `texts` are the demo's."""
+
+    settings: config.RunConfig
+    rules: policy.Policy
+    texts: demo.Texts | None
+
+
+def run(args: Namespace) -> int:
+    """Make it, say what it is."""
+    if args.demo == (args.config is not None or args.policy is not None) or (
+        not args.demo and (args.config is None or args.policy is None)
+    ):
+        raise Usage("what should the run be?", expected="--demo, or --config FILE and --policy FILE")
+    root = vacant(locate(args.run).root)
+    wish = _demo(root) if args.demo else _from_files(args, root)
+    settings = _identified(_pinned(wish.settings))
+    with building(root) as scratch:
+        arms = _fill(RunDir(scratch), root, settings, wish)
+    output.show(args, _facts(root, settings, arms), _lines(root, settings, arms))
+    return EXIT_OK
+
+
+def _demo(root: Path) -> _Wish:
+    texts = demo.gather()
+    for arm in demo.LIMITS.keys() - texts.keys():
+        _warn(f"this Python came without enough text for the arm {arm}: it is left out")
+    return _Wish(demo.settings(), demo.rules(texts, _texts(root)), texts)
+
+
+def _texts(root: Path) -> Path:
+    return root / "data" / "demo"
+
+
+def _from_files(args: Namespace, root: Path) -> _Wish:
+    settings, rules = config.load(args.config), policy.load(args.policy)
+    rules.check_rounds(settings.round_steps, str(args.policy))
+    if settings.round_steps == 1:
+        _warn(f"[checkpoint] every = {settings.checkpoint.every} has no divisor up to 20: each step is a round")
+    if "name" not in settings.run.model_fields_set:
+        settings = _with_run(settings, name=_name_of(root))
+    return _Wish(settings, rules, None)
+
+
+def _name_of(root: Path) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in root.name)[:100]
+
+
+def _with_run(settings: config.RunConfig, **values: object) -> config.RunConfig:
+    """The configuration with other values in [run], checked again."""
+    tables = settings.model_dump(exclude_none=True)
+    tables["run"] |= values
+    return config.build(tables, "run.toml")
+
+
+def _pinned(settings: config.RunConfig) -> config.RunConfig:
+    """Device, precision and threads as the trainer would choose them here; asked of it, since it knows torch."""
+    wanted = settings.run
+    if wanted.device == "cpu" and wanted.precision != "auto" and wanted.threads:
+        return settings  # nothing to resolve, and torch takes seconds to load
+    options = ["--device", wanted.device, "--precision", wanted.precision, "--threads", str(wanted.threads)]
+    asked = subprocess.run(
+        [sys.executable, "-P", "-m", "andrea_train.device", *options],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if asked.returncode != 0:
+        fault = NoDevice if asked.returncode == EXIT_DEVICE else BadConfig
+        raise fault(
+            "the trainer cannot say which device it would use",
+            where=f"[run] device = {wanted.device}, precision = {wanted.precision}",
+            found=asked.stderr.strip() or f"exit code {asked.returncode}",
+        )
+    answer: dict[str, object] = json.loads(asked.stdout)
+    return _with_run(settings, **answer)
+
+
+def _identified(settings: config.RunConfig) -> config.RunConfig:
+    return _with_run(settings, id=uuid.uuid4().hex)
+
+
+def _fill(run: RunDir, root: Path, settings: config.RunConfig, wish: _Wish) -> dict[str, dict[str, Any]]:
+    """Write everything into the directory that will be renamed to `root`; the arms."""
+    publish(run.run_toml, config.dump(settings).encode())
+    publish(run.policy_toml, policy.dump(wish.rules).encode())
+    if wish.texts is None:
+        return prepare(run, settings, wish.rules)
+    run.data.mkdir(mode=0o750)
+    demo.write(wish.texts, _texts(run.root))
+    arms = prepare(run, settings, demo.rules(wish.texts, _texts(run.root)))
+    # The texts move with the directory: the shards are those of the policy that names them where they will be.
+    record(run, wish.rules, {arm: about["fingerprint"] for arm, about in arms.items()})
+    return arms
+
+
+def _facts(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any]]) -> dict[str, object]:
+    return {
+        "run": str(root),
+        "id": settings.run.id,
+        "name": settings.run.name,
+        "device": settings.run.device,
+        "precision": settings.run.precision,
+        "threads": settings.run.threads,
+        "n_params": settings.shape.n_params,
+        "arms": arms,
+    }
+
+
+def _lines(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any]]) -> list[str]:
+    run, model = settings.run, settings.model.preset or "model of its own shape"
+    threads = f", {run.threads} threads" if run.device == "cpu" else ""
+    return [
+        f"made {root}",
+        f"{model}, {settings.shape.n_params:,} parameters, {settings.optimizer.max_steps:,} steps "
+        f"on {run.device} in {run.precision}{threads}",
+        *arm_lines(arms),
+        f"train it: andrea-train --run {shlex.quote(str(root))}",
+    ]
+
+
+def _warn(text: str) -> None:
+    print(f"andrea: warning: {text}", file=sys.stderr)

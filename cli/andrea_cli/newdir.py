@@ -1,0 +1,94 @@
+"""A directory that is made whole or not at all: built under a hidden name beside its place, then renamed.
+
+Writes only beside the target. Imports `andrea_rundir`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+from andrea_rundir.faults import Refused
+from andrea_rundir.filesystem import refuse_network
+from andrea_rundir.publish import fsync_dir
+
+
+def vacant(path: Path) -> Path:
+    """The real path of a directory that can be made; Refused, or BadConfig on a network file system, if not."""
+    target = Path(os.path.realpath(path))
+    refuse_network(target)
+    if not os.path.lexists(target):
+        return target
+    if not target.is_dir():
+        raise Refused("the run directory is a file", where=str(target), expected="a path where nothing is yet")
+    if names := sorted(child.name for child in target.iterdir()):
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        raise Refused(
+            "the run directory is not empty",
+            where=str(target),
+            found=names[0] + more,
+            expected="no such directory yet, or an empty one",
+            todo="choose another path, or move that directory away",
+        )
+    if target.is_mount():
+        raise Refused(
+            "the run directory is a mount point",
+            where=str(target),
+            expected="a directory that can be renamed",
+            todo="choose a directory inside it",
+        )
+    return target
+
+
+@contextmanager
+def building(target: Path) -> Iterator[Path]:
+    """Gives a scratch directory that becomes `target` at the end; if anything fails, nothing is left.
+
+    `target` comes from `vacant`. SIGTERM counts as a failure too.
+    """
+    before = signal.signal(signal.SIGTERM, _leave)
+    scratch = target.parent / f".{target.name}.{os.getpid()}.tmp"
+    made: list[Path] = []
+    try:
+        with _saying(target):
+            for folder in _missing(target.parent):
+                folder.mkdir(mode=0o755)
+                made.append(folder)
+            scratch.mkdir(mode=0o750)
+        yield scratch
+        for inside, _, _ in os.walk(scratch):
+            fsync_dir(Path(inside))
+        with _saying(target):  # somebody may have been faster
+            scratch.rename(target)
+        fsync_dir(target.parent)
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        for folder in reversed(made):
+            with suppress(OSError):
+                folder.rmdir()
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _missing(folder: Path) -> list[Path]:
+    """The folders that are not there yet, outermost first."""
+    return [path for path in (folder, *folder.parents) if not path.exists()][::-1]
+
+
+@contextmanager
+def _saying(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        found = error.strerror or str(error)
+        raise Refused("the run directory cannot be made", where=str(target), found=found) from None
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,143 @@
+"""Publishing a file: readers and power cuts see the old one or the new one, whole, and nothing else.
+
+Writes `.NAME.PID.tmp` beside the target, then renames it over the target. Imports the standard library only.
+A failed fsync is never tried again on the same file: the kernel may have dropped the pages and call them
+clean (Rebello et al., USENIX ATC 2020), so the temporary file goes and the caller is told.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+BLOCK = 4096
+"""What O_DIRECT offsets and lengths are multiples of, on every disk we know."""
+
+PIECE = 16 << 20
+"""Bytes handed to the kernel at once."""
+
+_SYNC_EVERY = 64_000_000
+"""Buffered bytes between two fdatasyncs, so that the last one does not wait for gigabytes."""
+
+_LEFTOVER = re.compile(r"\..+\.\d+\.tmp")
+
+
+def fsync_dir(folder: Path) -> None:
+    """Makes the names in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def publish(path: Path, data: bytes, *, mode: int = 0o640) -> None:
+    """Replaces `path` by `data`, durably. OSError leaves the old file as it was.
+
+    Only when the last act, the fsync of the folder, is what fails may the new file already be in place.
+    """
+    with _replacing(path, mode) as fd:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+
+
+def publish_image(
+    path: Path,
+    image: memoryview,
+    *,
+    sealed: Callable[[], None],
+    progress: Callable[[int], None] = lambda written: None,
+) -> None:
+    """Publishes a large page-aligned buffer of exactly the file's bytes, past the page cache where possible.
+
+    `progress(bytes written so far)` is called after each piece. `sealed()` is called when all bytes are
+    durable under the temporary name: what it raises, or any OSError, leaves the old file as it was.
+    """
+    with _replacing(path, 0o640) as fd:
+        _write_image(fd, image.cast("B"), progress)
+        os.fsync(fd)
+        sealed()
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Removes temporary files whose writer is gone, and returns them. Call it under the run's lock.
+
+    A living writer, another service of the same run perhaps, holds a lock on its temporary file.
+    """
+    leftovers = sorted(path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name))
+    return [path for path in leftovers if _remove_dead(path)]
+
+
+def set_direct(fd: int, wanted: bool) -> bool:
+    """Turns O_DIRECT on or off; False where the file system refuses it."""
+    flags = fcntl.fcntl(fd, fcntl.F_GETFL)
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETFL, flags | os.O_DIRECT if wanted else flags & ~os.O_DIRECT)
+    except OSError as error:
+        if error.errno == errno.EINVAL:
+            return False
+        raise
+    return True
+
+
+def _remove_dead(temp: Path) -> bool:
+    """Unlinks it, unless its writer lives or has just finished, or it is no file (a folder, a link)."""
+    try:
+        fd = os.open(temp, os.O_WRONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        temp.unlink()
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+@contextmanager
+def _replacing(path: Path, mode: int) -> Iterator[int]:
+    """A descriptor to write and fsync; leaving the block renames it to `path`, an exception drops it."""
+    temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temp.unlink(missing_ok=True)  # a dead process may have had our number
+    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # tells sweep that we live
+        yield fd
+        temp.rename(path)
+    except BaseException:
+        with suppress(OSError):  # what cannot be removed now is swept at the next start
+            temp.unlink()
+        raise
+    finally:
+        os.close(fd)
+    fsync_dir(path.parent)
+
+
+def _write_image(fd: int, image: memoryview, progress: Callable[[int], None]) -> None:
+    """Sequential writes from the buffer itself; O_DIRECT ends where the file system or the tail ends it."""
+    direct = set_direct(fd, True)
+    written = synced = 0
+    while written < len(image):
+        if direct and (written % BLOCK or len(image) - written < BLOCK):
+            direct = not set_direct(fd, False)
+        end = min(written + PIECE, len(image))
+        try:
+            written += os.write(fd, image[written : end - end % BLOCK if direct else end])
+        except OSError as error:
+            if not direct or error.errno != errno.EINVAL:
+                raise
+            direct = not set_direct(fd, False)
+            continue
+        if not direct and written - synced >= _SYNC_EVERY:
+            os.fdatasync(fd)
+            synced = written
+        progress(written)

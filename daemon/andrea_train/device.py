@@ -1,0 +1,131 @@
+"""The device a run is pinned to: resolved once at init, waited for at every start, never silently replaced.
+
+`python -m andrea_train.device` prints the resolution as JSON, so that the command line need not import torch.
+Writes no file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+import numpy as np
+import torch
+
+from andrea_rundir.config import RunSection
+from andrea_rundir.faults import EXIT_OK, Fault, NoDevice
+
+PATIENCE_SECONDS = 600.0
+POLL_SECONDS = 5.0
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def resolve(device: str, precision: str, threads: int) -> dict[str, str | int]:
+    """What `auto`, `auto` and 0 mean on this machine, to be written into `run.toml`."""
+    if device == "auto":
+        device = "cuda:0" if torch.cuda.is_available() else "cpu"
+    elif device == "cuda":
+        device = "cuda:0"
+    if precision == "auto":
+        if device == "cpu":
+            precision = "fp32"
+        else:
+            precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+    return {"device": device, "precision": precision, "threads": threads or len(os.sched_getaffinity(0))}
+
+
+def wait_for(name: str, say: Callable[[str], None], interrupted: Callable[[], bool]) -> torch.device | None:
+    """The device called `name`, once it answers; None if `interrupted` first.
+
+    A CUDA run never falls back to the CPU: NoDevice after ten minutes, and the service manager tries again.
+    """
+    device = torch.device(name)
+    if device.type == "cpu":
+        return device
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            torch.zeros(1, device=device)
+            return device
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+        if time.monotonic() > deadline:
+            raise NoDevice(
+                f"{name} did not answer for {PATIENCE_SECONDS:.0f} s",
+                found=reason,
+                expected="the device that this run is pinned to",
+                todo="look at nvidia-smi and the driver; the run stays as it is and never moves to the CPU",
+            )
+        say(f"waiting for {name}: {reason}")
+        if interrupted():
+            return None
+        time.sleep(POLL_SECONDS)
+
+
+def settle(run: RunSection) -> None:
+    """Make this process compute the way the run says: threads, strict determinism."""
+    torch.set_num_threads(run.threads or len(os.sched_getaffinity(0)))
+    if run.compile:
+        torch.use_deterministic_algorithms(run.deterministic)
+    else:  # the same switch, without importing the compiler: two seconds of every start
+        torch.set_deterministic_debug_mode("error" if run.deterministic else "default")
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cuda.matmul.allow_tf32 = not run.deterministic
+    # Filling fresh memory guards only against reads of it, which a twin check would show; it costs a pass.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def autocast(device: torch.device, precision: str) -> AbstractContextManager[None]:
+    """The context in which a forward pass runs; float32 has none."""
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=AUTOCAST[precision])
+
+
+def facts(device: torch.device) -> dict[str, object]:
+    """What, besides files and configuration, can change a run's bits: recorded at every start."""
+    card = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    return {
+        "device": str(device),
+        "card": card,
+        "threads": torch.get_num_threads(),
+        "cpu": cpu_model(),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "versions": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+            "cuda": torch.version.cuda or "",
+        },
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name as the kernel gives it."""
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def main() -> int:
+    """Print what a request resolves to, or why it cannot be had."""
+    parser = argparse.ArgumentParser(prog="python -m andrea_train.device")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--threads", type=int, default=0)
+    args = parser.parse_args()
+    try:
+        sys.stdout.write(json.dumps(resolve(args.device, args.precision, args.threads)) + "\n")
+    except Fault as fault:
+        sys.stderr.write(f"{fault}\n")
+        return fault.exit_code
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

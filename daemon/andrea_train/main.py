@@ -1,0 +1,49 @@
+"""`andrea-train --run RUN`: from the command line to a loop that trains, and back to an exit code.
+
+Promises that signals are taken care of before anything heavy is imported, and that no file of a run is touched
+before its lock is held. Writes `train.lock` and `train.pid`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+
+from andrea_service import signals as wishes
+
+
+def main() -> int:
+    """Entry point of the script."""
+    wishes.block()
+    from andrea_service.errors import boundary
+
+    faulthandler.enable()
+    return boundary(_main, "andrea-train")
+
+
+def _main() -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser(
+        prog="andrea-train",
+        description="Train a run until it is finished or told to stop. SIGTERM: finish the step, save, exit. "
+        "SIGUSR1: finish the step, save, go on.",
+    )
+    parser.add_argument(
+        "--run", required=True, metavar="RUN", help="a run directory, or a name under the state directory"
+    )
+    parser.add_argument("--until-step", type=int, metavar="N", help="stop after step N as SIGTERM would")
+    args = parser.parse_args()
+    signals = wishes.Signals()
+    signals.install()
+    # Read by cuBLAS when CUDA starts; torch no longer checks that it is there.
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    from andrea_rundir.names import locate
+    from andrea_train.start import train
+
+    return train(locate(args.run), signals, args.until_step)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""Starting: the lock, stale pidfiles, files of the format made elsewhere, and what a start records."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from andrea_rundir.events import read
+from andrea_rundir.names import RunDir
+from harness import start, wait_step
+
+Make = Callable[..., RunDir]
+
+LONG = {"optimizer": {"max_steps": 100_000}, "checkpoint": {"every": 1000}, "probe": {"every": 1000}}
+
+
+def contents(run: RunDir) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in run.root.iterdir() if path.is_file()}
+
+
+def test_a_second_trainer_exits_75_and_touches_nothing(make: Make) -> None:
+    run = make("second", LONG)
+    with start(run) as first:
+        wait_step(run, 3)
+        first.signal(signal.SIGSTOP)
+        before, segments = contents(run), sorted(run.events.iterdir())
+        with start(run) as second:
+            assert second.wait() == 75, second.said()
+        assert contents(run) == before
+        assert sorted(run.events.iterdir()) == segments
+        assert str(first.pid) in second.said()
+        first.signal(signal.SIGCONT)
+        assert first.stop() == 0
+
+
+def test_a_stale_pidfile_of_another_program_is_no_obstacle_and_no_target(make: Make) -> None:
+    run = make("stale", {"optimizer": {"max_steps": 10}})
+    bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        run.train_pid.write_text(f"{bystander.pid}\n")
+        with start(run) as trainer:
+            assert trainer.wait() == 0, trainer.said()
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_five_lines_of_numpy_read_our_file_and_write_one_we_resume(make: Make, tmp_path: Path) -> None:
+    run = make("numpy", {"optimizer": {"max_steps": 20}})
+    with start(run, "--until-step", "10") as trainer:
+        assert trainer.wait() == 0
+
+    # The five lines of docs/run-directory.md.
+    raw = np.fromfile(run.checkpoint(10), dtype="<f4")
+    step, n = raw[:2].view("<i4")
+    w, m, v = raw[2:].reshape(3, n)
+    assert (step, raw.nbytes) == (10, 8 + 12 * n)
+    header = np.array([step, n], dtype="<i4")
+    header.tofile(tmp_path / "again.bin")
+
+    with (tmp_path / "again.bin").open("ab") as file:
+        for part in (w, m, v):
+            part.tofile(file)
+    assert (tmp_path / "again.bin").read_bytes() == run.checkpoint(10).read_bytes()
+    whole = make("numpy-whole", {"optimizer": {"max_steps": 20}})
+    with start(whole) as trainer:
+        assert trainer.wait() == 0
+    run.checkpoint(10).unlink()
+    (tmp_path / "again.bin").rename(run.checkpoint(10))
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    assert run.checkpoint(20).read_bytes() == whole.checkpoint(20).read_bytes()
+
+
+def test_a_bare_file_without_history_starts_and_says_so(make: Make) -> None:
+    donor, run = make("donor", {"optimizer": {"max_steps": 10}}), make("bare", {"optimizer": {"max_steps": 20}})
+    with start(donor) as trainer:
+        assert trainer.wait() == 0
+    run.checkpoint(10).write_bytes(donor.checkpoint(10).read_bytes())
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    assert "data order and guard start afresh" in trainer.said()
+    assert "has no line in SHA256SUMS" in trainer.said()
+    assert 20 in run.checkpoints()
+
+
+def test_a_start_records_what_may_change_bits_and_warns_of_a_change(make: Make) -> None:
+    run = make("facts", {"optimizer": {"max_steps": 20}})
+    with start(run, "--until-step", "10") as trainer:
+        assert trainer.wait() == 0
+    run.run_toml.write_text(run.run_toml.read_text().replace("lr = 0.003 ", "lr = 0.004 ", 1))
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    first, second = (e for e in read(run.events) if e["event"] == "start")
+    assert first["versions"]["torch"]
+    assert first["threads"] == 1
+    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert second["config"]["optimizer"]["lr"] == 0.004
+    [warning] = [e for e in read(run.events) if e.get("what") == "changed since the last start"]
+    assert "0.003" in warning["detail"]
+
+
+def test_data_exhausted_is_a_clean_end(make: Make, sources: dict[str, Path], tmp_path: Path) -> None:
+    small = tmp_path / "small.txt"
+    small.write_text(sources["prose"].read_text()[:4000])
+    run = make("exhausted", {"optimizer": {"max_steps": 1000}}, arms={"small": small}, rules="max_epochs = 2.0\n")
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    end = list(read(run.events))[-1]
+    assert (end["event"], end["reason"]) == ("stop", "data exhausted")
+    assert end["step"] in run.checkpoints()
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+
+
+def test_errors_of_the_operator_have_no_traceback(make: Make) -> None:
+    run = make("errors")
+    with start(RunDir(run.root / "nowhere")) as trainer:
+        assert trainer.wait() == 1
+    assert "no run here" in trainer.said()
+    run.run_toml.write_text(run.run_toml.read_text().replace("warmup_steps", "warm_up_steps"))
+    with start(run) as trainer:
+        assert trainer.wait() == 78
+    assert "warmup_steps" in trainer.said()
+    assert "Traceback" not in trainer.said()
+
+
+def test_a_damaged_shard_is_named(make: Make) -> None:
+    run = make("shard")
+    [shard, *_] = sorted(run.data.glob("*.train.bin"))
+    shard.write_bytes(shard.read_bytes()[:-2])
+    with start(run) as trainer:
+        assert trainer.wait() == 78
+    assert "andrea prepare" in trainer.said()
+    assert shard.name.split(".")[0] in trainer.said()

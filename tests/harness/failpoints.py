@@ -1,0 +1,72 @@
+"""Runs the real trainer with one of its functions made to hurt it at a chosen call.
+
+`python -m harness.failpoints SPECS --run RUN ...`, where SPECS is a JSON list of
+{"at": "module:Name.attribute", "call": k, "do": WHAT, "times": n, "after": bool}. WHAT happens at the k-th call of that
+function, and at the n - 1 calls after it (for ever if `times` is 0):
+
+- a signal name (KILL, TERM, USR1): the process gets that signal as the function is entered, or left with `after`;
+- an errno name (EIO, ENOSPC): the function raises that OSError instead;
+- FALSE: the function returns False instead;
+- CHILD: a child process is started first, which sleeps.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def install(spec: dict[str, Any]) -> None:
+    module_name, _, path = spec["at"].partition(":")
+    owner: Any = importlib.import_module(module_name)
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    original: Callable[..., Any] = getattr(owner, name)
+    calls = 0
+
+    do, first, times = spec["do"], spec["call"], spec.get("times", 1)
+
+    @functools.wraps(original)
+    def hurt(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls < first or (times and calls >= first + times):
+            return original(*args, **kwargs)
+        if do == "FALSE":
+            return False
+        if hasattr(errno, do):
+            raise OSError(getattr(errno, do), os.strerror(getattr(errno, do)))
+        if do == "CHILD":
+            subprocess.Popen(["sleep", "600"])
+            return original(*args, **kwargs)
+        number = signal.Signals[f"SIG{do}"]
+        if spec.get("after"):
+            result = original(*args, **kwargs)
+            os.kill(os.getpid(), number)
+            return result
+        os.kill(os.getpid(), number)
+        return original(*args, **kwargs)
+
+    setattr(owner, name, hurt)
+
+
+def main() -> int:
+    specs = json.loads(sys.argv.pop(1))
+    from andrea_train.main import main as train
+
+    for spec in specs:
+        install(spec)
+    return train()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""Real trainers in real processes, started as the unit starts them: with the signals blocked before Python runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from andrea_rundir.names import RunDir
+
+TESTS = Path(__file__).parents[1]
+BLOCKED = ["env", "--block-signal=USR1", "--block-signal=TERM"]
+
+
+@dataclass
+class Trainer:
+    """A started trainer; its output is in a file, so that it never waits for a reader."""
+
+    run: RunDir
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def wait(self, timeout: float = 150) -> int:
+        """The exit code; a trainer that does not end is killed and fails the test with what it said."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # faulthandler shows where it hangs
+            time.sleep(0.5)
+            self.kill()
+            raise AssertionError(f"still running after {timeout} s:\n{self.said()}") from None
+
+    def stop(self) -> int:
+        self.signal(signal.SIGTERM)
+        return self.wait()
+
+    def said(self) -> str:
+        return self.output.read_text(errors="replace")
+
+    def __enter__(self) -> Trainer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+
+def start(
+    run: RunDir,
+    *args: str,
+    hurt: list[dict[str, object]] | None = None,
+    under: list[str] | None = None,
+    env: dict[str, str] | None = None,
+    new_group: bool = False,
+) -> Trainer:
+    """Start a trainer on `run`. `hurt` is a list of failpoints (see harness.failpoints); `under` a wrapper command."""
+    program = ["-m", "harness.failpoints", json.dumps(hurt)] if hurt else ["-m", "andrea_train.main"]
+    command = [*(under or []), *BLOCKED, sys.executable, *program, "--run", str(run.root), *args]
+    output = run.root.with_name(run.root.name + ".log")
+    with output.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
+            start_new_session=new_group,
+        )
+    return Trainer(run, process, output)
