@@ -96,6 +96,11 @@ class Guard:
         if counted:
             self.alarms = self.alarms + 1 if alarm else 0
 
+    def forgive(self) -> None:
+        """Count anew: the last process ended by exit 78, and whoever started this one knows of it."""
+        self.skips = self.hopeless = self.worse = self.alarms = 0
+        self.ema = self.probe_worse_since = None
+
     def diverged(self, step: int, *, vocab_size: int, warmup: int) -> str | None:
         """The sentence that ends a run, or None. Called once a step, after `step`."""
         if self.skips >= SKIPS_IN_A_ROW:

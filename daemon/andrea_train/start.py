@@ -177,7 +177,7 @@ def _guard(past: Record, settings: config.RunConfig) -> Guard:
         counted = past.audit["step"] % settings.checkpoint.every == 0
         guard.audit(alarm=past.audit["alarm"], counted=counted)
     if past.halted:
-        guard.alarms = 0
+        guard.forgive()
     return guard
 
 

@@ -80,7 +80,7 @@ def test_a_collapsed_model_is_noticed_and_can_halt_the_run(make: Make, tmp_path:
 
 def test_a_healthy_run_whose_mix_changes_phase_raises_no_alarm(make: Make) -> None:
     rules = '[[phases]]\nname = "warm-up"\nuntil_step = 200\narms = ["sums"]\n'
-    rules += '[[phases]]\nname = "prose only"\nuntil_step = 400\narms = ["prose"]\n'
+    rules += '[[phases]]\nname = "prose-only"\nuntil_step = 400\narms = ["prose"]\n'
     changes = {"optimizer": {"max_steps": 600}, "checkpoint": {"every": 100}, "probe": {"every": 100}}
     run = make("phases", changes, rules=rules)
     with start(run) as trainer:

@@ -79,7 +79,7 @@ def start(
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": str(TESTS), **(env or {})},
+            env={**os.environ, "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}", **(env or {})},
             start_new_session=new_group,
         )
     return Trainer(run, process, output)
