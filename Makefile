@@ -4,13 +4,14 @@ BIN    := .venv/bin
 READY  := .venv/.ready
 RUN    ?= runs/demo
 
-.PHONY: help demo test check bench gpu-check clean
+.PHONY: help demo test check bench bench-curriculum gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
 	@echo "make test       every check and every test"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      measurements, side by side"
+	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
 	@echo "make gpu-check  one unattended check of a CUDA machine (3 minutes)"
 	@echo "make clean      remove the virtual environment, caches and the demo run"
 
@@ -21,13 +22,19 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
+BLOCKED := env --block-signal=USR1 --block-signal=TERM
+
+# Trainer and proxy beside each other, as their units start them. Ctrl-C reaches both.
 demo: $(READY)
 	@test -e $(RUN)/run.toml || $(BIN)/andrea init $(RUN) --demo
-	@env --block-signal=USR1 --block-signal=TERM $(BIN)/andrea-train --run $(RUN)
+	@trap : INT; \
+	$(BLOCKED) $(BIN)/andrea-proxy --run $(RUN) & proxy=$$!; \
+	$(BLOCKED) $(BIN)/andrea-train --run $(RUN); code=$$?; \
+	kill -TERM $$proxy 2>/dev/null; wait $$proxy; exit $$code
 	@$(BIN)/andrea status $(RUN)
 	@echo
-	@echo "To go on:    make demo   (it starts where it stopped; kill it any way you like)"
-	@echo "To look:     $(BIN)/andrea status $(RUN)"
+	@echo "To go on:      make demo   (it starts where it stopped; kill it any way you like)"
+	@echo "To look:       $(BIN)/andrea status $(RUN)"
 	@echo "To go further: raise max_steps in $(RUN)/run.toml, then make demo"
 	@echo "To start over: rm -r $(RUN)"
 
@@ -43,6 +50,12 @@ test: check
 
 bench: $(READY)
 	$(BIN)/python benchmarks/why_moments.py
+	$(BIN)/python benchmarks/prepare.py
+	$(BIN)/python benchmarks/proxy_cost.py
+
+# The learners on synthetic learning curves: about 25 minutes of one core.
+bench-curriculum: $(READY)
+	cd benchmarks && ../$(BIN)/python -m curriculum.run
 
 gpu-check: $(READY)
 	$(BIN)/python benchmarks/gpu_check.py

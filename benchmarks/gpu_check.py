@@ -19,11 +19,10 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from harness import make_run, start, texts, twin_diff, until, wait_step
-
 from andrea_rundir.events import read
 from andrea_rundir.layout import PRESETS
 from andrea_rundir.names import RunDir
+from harness import make_run, start, texts, twin_diff, until, wait_step
 
 UPDATE = "andrea_train.optimizer:AdamW.step"
 WRITE = "andrea_rundir.publish:_write_image"
@@ -87,7 +86,9 @@ def speed(folder: Path, sources: dict[str, Path], compiled: bool) -> str:
     steps = [event for event in read(run.events) if event["event"] == "step" and event["step"] > 20]
     plain = statistics.median(event["seconds"] for event in steps)
     tokens = steps[0]["tokens"] / plain
-    return f"{tokens:,.0f} tokens/s, stall of a checkpointed step {1000 * stall(run):.0f} ms (audit of 1 token included)"
+    return (
+        f"{tokens:,.0f} tokens/s, stall of a checkpointed step {1000 * stall(run):.0f} ms (audit of 1 token included)"
+    )
 
 
 def stall(run: RunDir) -> float:

@@ -34,7 +34,7 @@ def forget_moments(path: Path) -> None:
     raw[2 + n :] = 0
     raw.tofile(path)
     sums = path.parent / "SHA256SUMS"
-    sums.write_text("".join(line for line in sums.open() if path.name not in line))
+    sums.write_text("".join(line + "\n" for line in sums.read_text().splitlines() if path.name not in line))
 
 
 def losses(run: RunDir, after: int) -> dict[int, float]:

@@ -21,19 +21,19 @@ from andrea_rundir import config, policy
 from andrea_rundir.faults import BadConfig
 
 CONFIG: dict[str, object] = {
-    "run": {"name": "demo", "plan_wait": 0.0},
+    "run": {"name": "demo"},
     "model": {"preset": "andrea-tiny"},
     "tokenizer": {"kind": "bytes"},
     "optimizer": {
         "lr": 3e-3,
-        "min_lr": 3e-4,
-        "warmup_steps": 50,
-        "max_steps": 1200,
-        "batch_size": 8,
+        "min_lr": 1e-4,
+        "warmup_steps": 100,
+        "max_steps": 4000,
+        "batch_size": 4,  # at this size many small steps learn more in a minute than few large ones
     },
     "checkpoint": {"every": 100},
     "samples": {"tokens": 128},
-    "probe": {"every": 300},
+    "probe": {"every": 500},
 }
 LIMITS: dict[str, dict[str, float]] = {
     "docstrings": {"floor": 0.1},

@@ -1,8 +1,9 @@
 """Make a run directory: run.toml, policy.toml and the token shards, checked, or nothing at all.
 
---demo trains a small model on text that every Python brings along. Device, precision and thread count are resolved
-now and pinned. Relative sources start at the policy file's folder and are stored absolute. Exits 0 when the run is
-made; 1 when the place is taken; 78 when configuration, policy or a source cannot be used.
+--demo trains a small model on text that every Python brings along. --from starts from a checkpoint made elsewhere:
+history then begins at its step. Device, precision and thread count are resolved now and pinned. Relative sources start
+at the policy file's folder and are stored absolute. Exits 0 when the run is made; 1 when the place is taken; 78 when
+configuration, policy, a source or the checkpoint cannot be used.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import subprocess
 import sys
 import uuid
 from argparse import ArgumentParser, Namespace
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from andrea_cli import demo, output
+from andrea_cli import demo, origins, output
 from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import lines as arm_lines
 from andrea_cli.prepare import prepare
-from andrea_corpus.prepare import record
+from andrea_corpus.ledger import record
 from andrea_rundir import config, policy
 from andrea_rundir.faults import EXIT_DEVICE, EXIT_OK, BadConfig, NoDevice, Usage
 from andrea_rundir.names import RunDir, locate
@@ -29,11 +30,14 @@ from andrea_rundir.publish import publish
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """RUN, --demo or --config and --policy."""
+    """RUN, --demo or --config and --policy, --from."""
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--demo", action="store_true", help="a small model, real text, no download")
     parser.add_argument("--config", metavar="FILE", type=Path, help="a run.toml; every key has a default")
     parser.add_argument("--policy", metavar="FILE", type=Path, help="a policy.toml: the arms, their limits, phases")
+    parser.add_argument(
+        "--from", metavar="FILE.bin", type=Path, dest="origin", help="a checkpoint to start from, of the same shape"
+    )
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,17 @@ def run(args: Namespace) -> int:
         raise Usage("what should the run be?", expected="--demo, or --config FILE and --policy FILE")
     root = vacant(locate(args.run).root)
     wish = _demo(root) if args.demo else _from_files(args, root)
+    origin = None if args.origin is None else origins.check(args.origin, wish.settings)
     settings = _identified(_pinned(wish.settings))
     with building(root) as scratch:
         arms = _fill(RunDir(scratch), root, settings, wish)
-    output.show(args, _facts(root, settings, arms), _lines(root, settings, arms))
+        if origin is not None:
+            origins.bring(origin, RunDir(scratch))
+    facts, lines = _facts(root, settings, arms), _lines(root, settings, arms)
+    if origin is not None:
+        facts["from"] = asdict(origin) | {"path": str(origin.path)}
+        lines.insert(1, f"goes on from {origin.path}, step {origin.step:,}")
+    output.show(args, facts, lines)
     return EXIT_OK
 
 
@@ -76,8 +87,10 @@ def _from_files(args: Namespace, root: Path) -> _Wish:
     rules.check_rounds(settings.round_steps, str(args.policy))
     if settings.round_steps == 1:
         _warn(f"[checkpoint] every = {settings.checkpoint.every} has no divisor up to 20: each step is a round")
+    if settings.tokenizer.path:
+        settings = _with(settings, "tokenizer", path=str(args.config.absolute().parent / settings.tokenizer.path))
     if "name" not in settings.run.model_fields_set:
-        settings = _with_run(settings, name=_name_of(root))
+        settings = _with(settings, "run", name=_name_of(root))
     return _Wish(settings, rules, None)
 
 
@@ -85,10 +98,10 @@ def _name_of(root: Path) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in root.name)[:100]
 
 
-def _with_run(settings: config.RunConfig, **values: object) -> config.RunConfig:
-    """The configuration with other values in [run], checked again."""
+def _with(settings: config.RunConfig, section: str, **values: object) -> config.RunConfig:
+    """The configuration with other values in a section, checked again."""
     tables = settings.model_dump(exclude_none=True)
-    tables["run"] |= values
+    tables[section] |= values
     return config.build(tables, "run.toml")
 
 
@@ -113,11 +126,11 @@ def _pinned(settings: config.RunConfig) -> config.RunConfig:
             found=asked.stderr.strip() or f"exit code {asked.returncode}",
         )
     answer: dict[str, object] = json.loads(asked.stdout)
-    return _with_run(settings, **answer)
+    return _with(settings, "run", **answer)
 
 
 def _identified(settings: config.RunConfig) -> config.RunConfig:
-    return _with_run(settings, id=uuid.uuid4().hex)
+    return _with(settings, "run", id=uuid.uuid4().hex)
 
 
 def _fill(run: RunDir, root: Path, settings: config.RunConfig, wish: _Wish) -> dict[str, dict[str, Any]]:

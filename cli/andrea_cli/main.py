@@ -9,21 +9,32 @@ import argparse
 import difflib
 import importlib
 import io
+import keyword
 import sys
 from collections.abc import Sequence
 
-from andrea_cli import output
+from andrea_cli import output, owner
 from andrea_rundir.faults import Fault
+from andrea_rundir.names import locate
 from andrea_service.errors import boundary
 
 VERBS = {
     "init": "make a run directory",
     "prepare": "make the token shards that a run's policy asks for",
+    "check": "try a run before it starts: speed, time, memory, disk, epochs",
     "status": "say what a run does now",
     "checkpoint": "ask a training run for a checkpoint and wait for it",
     "stop": "stop a training run at the next step edge, saved",
     "inspect": "verify a checkpoint file and say what is in it",
     "keep": "keep a checkpoint for ever",
+    "samples": "show the texts a run's model wrote at its checkpoints",
+    "sample": "let the model of a checkpoint file go on with a text",
+    "export": "write a checkpoint's model in a form that others load",
+    "import": "make a checkpoint file of an exported model",
+    "list": "list the runs of the state directory",
+    "use": "choose the run that the services work on",
+    "rebuild-state": "fold a run's history anew and prove .state.json equal",
+    "units": "install or uninstall the systemd units",
 }
 
 EXIT_CODES = """\
@@ -43,6 +54,8 @@ def _dispatch(argv: list[str]) -> int:
             stream.reconfigure(errors="backslashreplace")  # file names need not be text
     args = _parser(argv).parse_args(argv)
     try:
+        if hasattr(args, "run") and not getattr(args.module, "AS_ROOT", False):
+            owner.become(locate(args.run).root)
         return int(args.module.run(args))
     except Fault as fault:
         if args.json:
@@ -71,12 +84,17 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
             name, help=summary, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == typed:
-            module = importlib.import_module(f"andrea_cli.{name}")
+            module = importlib.import_module(f"andrea_cli.{_module(name)}")
             verb.description = module.__doc__
             module.add_arguments(verb)
             verb.add_argument("--json", action="store_true", help="print one JSON object")
             verb.set_defaults(module=module)
     return parser
+
+
+def _module(verb: str) -> str:
+    """The module of a verb: its name, made one that Python takes."""
+    return f"{verb}_" if keyword.iskeyword(verb) else verb.replace("-", "_")
 
 
 class _Version(argparse.Action):

@@ -18,18 +18,18 @@ from andrea_rundir.filesystem import refuse_network
 from andrea_rundir.publish import fsync_dir
 
 
-def vacant(path: Path) -> Path:
+def vacant(path: Path, what: str = "the run directory") -> Path:
     """The real path of a directory that can be made; Refused, or BadConfig on a network file system, if not."""
     target = Path(os.path.realpath(path))
     refuse_network(target)
     if not os.path.lexists(target):
         return target
     if not target.is_dir():
-        raise Refused("the run directory is a file", where=str(target), expected="a path where nothing is yet")
+        raise Refused(f"{what} is a file", where=str(target), expected="a path where nothing is yet")
     if names := sorted(child.name for child in target.iterdir()):
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise Refused(
-            "the run directory is not empty",
+            f"{what} is not empty",
             where=str(target),
             found=names[0] + more,
             expected="no such directory yet, or an empty one",
@@ -37,7 +37,7 @@ def vacant(path: Path) -> Path:
         )
     if target.is_mount():
         raise Refused(
-            "the run directory is a mount point",
+            f"{what} is a mount point",
             where=str(target),
             expected="a directory that can be renamed",
             todo="choose a directory inside it",
@@ -46,7 +46,7 @@ def vacant(path: Path) -> Path:
 
 
 @contextmanager
-def building(target: Path) -> Iterator[Path]:
+def building(target: Path, what: str = "the run directory") -> Iterator[Path]:
     """Gives a scratch directory that becomes `target` at the end; if anything fails, nothing is left.
 
     `target` comes from `vacant`. SIGTERM counts as a failure too.
@@ -55,7 +55,7 @@ def building(target: Path) -> Iterator[Path]:
     scratch = target.parent / f".{target.name}.{os.getpid()}.tmp"
     made: list[Path] = []
     try:
-        with _saying(target):
+        with _saying(target, what):
             for folder in _missing(target.parent):
                 folder.mkdir(mode=0o755)
                 made.append(folder)
@@ -63,7 +63,7 @@ def building(target: Path) -> Iterator[Path]:
         yield scratch
         for inside, _, _ in os.walk(scratch):
             fsync_dir(Path(inside))
-        with _saying(target):  # somebody may have been faster
+        with _saying(target, what):  # somebody may have been faster
             scratch.rename(target)
         fsync_dir(target.parent)
     except BaseException:
@@ -82,12 +82,12 @@ def _missing(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _saying(target: Path) -> Iterator[None]:
+def _saying(target: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         found = error.strerror or str(error)
-        raise Refused("the run directory cannot be made", where=str(target), found=found) from None
+        raise Refused(f"{what} cannot be made", where=str(target), found=found) from None
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -12,7 +12,7 @@ from argparse import ArgumentParser, Namespace
 from datetime import datetime
 from typing import Any
 
-from andrea_cli import facts, output
+from andrea_cli import arms, facts, output, service
 from andrea_rundir import digests
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.names import RunDir, locate
@@ -37,26 +37,34 @@ def run(args: Namespace) -> int:
 
 def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
     """All that is known, as --json prints it; unknown values are None."""
-    tables = facts.settings(run)
     presence = look(run)
-    recent = facts.recent(run)
+    try:
+        tables, recent, newest = facts.settings(run), facts.recent(run), _newest(run, verify=verify, now=now)
+    except PermissionError:  # the state says so
+        tables, recent, newest = {}, facts.Recent(), None
     total = facts.key(tables, "optimizer", "max_steps")
     total = total if isinstance(total, int) else None
+    pid = presence.identity.get("pid") if presence.identity and presence.alive else None
+    unit = service.unit_of(pid) if isinstance(pid, int) else None
     return {
         "run": str(run.root),
         "name": facts.key(tables, "run", "name"),
         "state": presence.state,
         "sentence": presence.sentence,
-        "pid": presence.identity.get("pid") if presence.identity and presence.alive else None,
+        "pid": pid,
+        "unit": unit,
+        "starts_at_boot": service.starts_at_boot(unit) if unit is not None else None,
         "step": recent.step,
         "max_steps": total,
         "loss": facts.number(recent.steps[0], "loss") if recent.steps else None,
         "tokens_per_second": facts.tokens_per_second(recent.steps),
         "eta_seconds": _eta(presence, recent, total, now),
-        "checkpoint": _newest(run, verify=verify, now=now),
+        "checkpoint": newest,
         "audit": _only(recent.audit, "step", "score", "alarm"),
         "probe": _only(recent.probe, "step", "mean", "arms"),
         "warnings": [_only(event, "step", "time", "what", "detail") for event in recent.warnings],
+        "proxy": look(run, "proxy").sentence,
+        "curriculum": arms.known(run),
     }
 
 
@@ -121,6 +129,9 @@ def lines(found: dict[str, Any]) -> list[str]:
     if (audit := found["audit"]) is not None:
         alarm = ", ALARM: its samples run in circles" if audit["alarm"] else ""
         say("samples", f"score {audit['score']} at step {audit['step']:,}{alarm}")
+    if found["starts_at_boot"] is False:
+        unit = found["unit"].removesuffix(".service")
+        say("warning", f"{unit} is not enabled: after a reboot nobody starts it; `systemctl enable {unit}`")
     for warning in found["warnings"][:SHOWN_WARNINGS]:
         say("warning", f"step {warning['step']}: {warning['what']}: {warning['detail']}")
     if (more := len(found["warnings"]) - SHOWN_WARNINGS) > 0:

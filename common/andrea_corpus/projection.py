@@ -13,7 +13,7 @@ from math import ceil, fsum, isfinite
 from andrea_rundir.plan import SHARE_UNIT
 
 TOLERANCE = 1e-9
-"""By how much sums of caps and floors may miss 1: ten caps of 0.1 sum to a little less."""
+"""By how much sums of caps and floors may miss 1: 49 caps of 1/49 sum to a little less."""
 
 
 @dataclass(frozen=True)

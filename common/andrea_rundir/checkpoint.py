@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import math
-import mmap
 import os
 import stat
 import struct
@@ -30,7 +29,7 @@ from andrea_rundir import digests
 from andrea_rundir.faults import NoCheckpoint
 from andrea_rundir.layout import MAX_PARAMS
 from andrea_rundir.names import RunDir, checkpoint_step
-from andrea_rundir.publish import BLOCK, fsync_dir, set_direct
+from andrea_rundir.publish import BLOCK, fsync_dir, image_buffer, set_direct
 
 HEADER = struct.Struct("<ii")
 """step, n_params."""
@@ -38,7 +37,7 @@ HEADER = struct.Struct("<ii")
 REGIONS = ("w", "m", "v")
 """Weights, then Adam's first and second moments: `n_params` float32 each, in the order of `layout`."""
 
-_PIECE = 8 << 20
+_PIECE = 4 << 20
 _DEPTH = 4
 """Pieces that may wait for hashing and looking while the next is read."""
 
@@ -167,7 +166,7 @@ def inspect(path: Path) -> Facts:
         if reason := _unsound(start, piece, header.n_params):
             bad.append(reason)
 
-    ring = memoryview(mmap.mmap(-1, (_DEPTH + 1) * _PIECE))
+    ring = memoryview(image_buffer((_DEPTH + 1) * _PIECE))
 
     def place(start: int, end: int) -> memoryview:
         at = start % len(ring)
@@ -325,7 +324,8 @@ def _unsound(start: int, piece: memoryview, n_params: int) -> str | None:
 
 def _measure(region: Region, values: Values) -> None:
     """Adds `values` to the region's extremes and to its sum of squares (in `norm` until the end)."""
-    finite = values[np.isfinite(values)]
+    sound = np.isfinite(values)
+    finite = values if sound.all() else values[sound]
     region.not_finite += len(values) - len(finite)
     if len(finite):
         region.low = min(region.low, float(finite.min()))

@@ -19,13 +19,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir.lines import back
 from andrea_rundir.publish import fsync_dir
 
 Event = dict[str, Any]
 """`event` (its kind), `time` (UTC, milliseconds), and the fields of that kind."""
 
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
-_BLOCK = 1 << 16
+_PIECE = 1 << 20
+_MOST = 4 << 20
+"""Bytes of events that a tail gives at once: with a history of millions, memory is bounded by this."""
 
 
 @dataclass
@@ -201,40 +204,56 @@ def read_back(folder: Path) -> Iterator[Event]:
     The `line` of an unreadable one is counted from the end: -1 is the last.
     """
     for path in reversed(segments(folder)):
-        lines = _lines_back(path)
+        lines = back(path)
         next(lines, b"")  # what follows the last newline: nothing, or a torn line
         for number, line in enumerate(lines, start=1):
             yield _decode(line, path, -number)
 
 
 class Tail:
-    """Follows the events from the first one on."""
+    """Follows the events from the first one on, or on from the `position` of an earlier tail."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, position: tuple[int, int] = (0, 0)) -> None:
+        """`position`: a segment's number and how many bytes of it have been read."""
         self._folder = folder
-        self._path: Path | None = None
-        self._offset = self._number = 0
+        self._segment, self._offset = position
+        self._number = 0
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Everything before it has been given."""
+        return self._segment, self._offset
 
     def poll(self) -> list[Event]:
-        """The complete events that came since the last call. OSError when they cannot be read."""
-        listed = segments(self._folder)
-        if self._path is not None:
-            listed = [path for path in listed if int(path.stem) >= int(self._path.stem)]
+        """The complete events that came since the last call; OSError when they cannot be read.
+
+        A few MiB of them at most: who has much to catch up with calls again until there are none. The `line` of an
+        unreadable one is counted from where this tail began in the segment.
+        """
+        listed = [path for path in segments(self._folder) if int(path.stem) >= self._segment]
         events: list[Event] = []
+        room = _MOST
         for path in listed:  # listed before it is read: only the last one can still grow
-            if path != self._path:
-                self._path, self._offset, self._number = path, 0, 0
-            events += self._grown(path)
+            if int(path.stem) != self._segment:
+                self._segment, self._offset, self._number = int(path.stem), 0, 0
+            while room > 0 and (lines := self._grown(path)):
+                events += [_decode(line, path, self._number + i) for i, line in enumerate(lines, start=1)]
+                self._number += len(lines)
+                size = sum(map(len, lines)) + len(lines)
+                self._offset += size
+                room -= size
+            if room <= 0:
+                break
         return events
 
-    def _grown(self, path: Path) -> list[Event]:
+    def _grown(self, path: Path) -> list[bytes]:
+        """The complete lines of about the next MiB of a segment; none at its end."""
         with path.open("rb") as file:
             file.seek(self._offset)
-            lines = file.read().split(b"\n")[:-1]
-        events = [_decode(line, path, self._number + i) for i, line in enumerate(lines, start=1)]
-        self._offset += sum(map(len, lines)) + len(lines)
-        self._number += len(lines)
-        return events
+            data = file.read(_PIECE)
+            while b"\n" not in data and (more := file.read(_PIECE)):
+                data += more
+        return data.split(b"\n")[:-1]
 
 
 def _next_segment(folder: Path) -> _Segment:
@@ -252,16 +271,3 @@ def _decode(line: bytes, path: Path, number: int) -> Event:
     if isinstance(event, dict) and isinstance(event.get("event"), str):
         return event
     return {"event": "unreadable", "segment": path.name, "line": number}
-
-
-def _lines_back(path: Path) -> Iterator[bytes]:
-    """The pieces between newlines, last first, the one after the last newline included."""
-    with path.open("rb") as file:
-        end, rest = file.seek(0, os.SEEK_END), b""
-        while end > 0:
-            start = max(0, end - _BLOCK)
-            file.seek(start)
-            first, *lines = (file.read(end - start) + rest).split(b"\n")
-            yield from reversed(lines)
-            end, rest = start, first
-    yield rest

@@ -10,6 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from andrea_rundir.faults import Usage
+
 _CHECKPOINT = re.compile(r"step_(\d{6,})\.bin")
 
 
@@ -118,6 +120,10 @@ class RunDir:
         """Finished policies, one folder a pivot."""
         return self.root / "archive"
 
+    def archived(self, step: int) -> Path:
+        """Folder of the policy that ended with `step`."""
+        return self.archive / checkpoint_name(step).removesuffix(".bin")
+
     @property
     def data(self) -> Path:
         """Token shards, `sources.json`, `tokenizer.json`."""
@@ -145,6 +151,8 @@ def state_directory() -> Path:
 
 def locate(run: str) -> RunDir:
     """The run that RUN on a command line means: a path if it has a slash or exists, else a name."""
+    if not run:
+        raise Usage("no run is named", expected="a path or a name", todo="for the services: andrea use RUN")
     path = Path(run)
     if "/" in run or path.exists():
         return RunDir(path.absolute())

@@ -23,6 +23,11 @@ def round_steps(number: int, size: int) -> tuple[int, int]:
     return number * size + 1, (number + 1) * size
 
 
+def policy_start(policy: str) -> int:
+    """The step after which the policy of that id is in force; ValueError for what is no id."""
+    return int(policy.partition("-")[0])
+
+
 @dataclass(frozen=True)
 class RoundPlan:
     """Steps `first` to `last` of round `round`: shares, and where dealer and cursors stand before `first`."""

@@ -33,7 +33,7 @@ class Arm(BaseModel):
 
     model_config = _STRICT
     path: str | list[str]
-    format: Literal["auto", "text"] = "auto"
+    format: Literal["auto", "text", "jsonl", "parquet"] = "auto"
     errors: Literal["strict", "replace"] = "strict"
     floor: _Share = 0.0
     cap: _Share = 1.0

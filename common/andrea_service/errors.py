@@ -71,5 +71,16 @@ def _say(program: str, lines: list[str]) -> None:
     """The last word, to a stderr that may be closed."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{program}: " + "\n  ".join(lines) + "\n")
+            # The journal takes <3> for "error" (sd-daemon(3)), line by line.
+            mark = "<3>" if _is_journal() else ""
+            sys.stderr.write(f"{mark}{program}: " + f"\n{mark}  ".join(lines) + "\n")
             sys.stderr.flush()
+
+
+def _is_journal() -> bool:
+    """Whether stderr is the one that the service manager connected to its journal."""
+    stream = os.environ.get("JOURNAL_STREAM")
+    if stream is None:
+        return False
+    stat = os.fstat(2)
+    return stream == f"{stat.st_dev}:{stat.st_ino}"

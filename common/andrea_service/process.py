@@ -50,14 +50,18 @@ def hold(identity: Mapping[str, object]) -> int:
         raise Mismatch("foreign", "the lock names no process")
     if identity.get("pid_namespace") != pid_namespace():
         raise Mismatch("foreign", f"it is pid {pid} of another pid namespace (a container), not of this one")
-    ours, theirs = boot_id(), identity.get("boot_id")
-    if ours and theirs and ours != theirs:
-        raise Mismatch("foreign", f"pid {pid} was noted before the last reboot")
-    pidfd = _open(pid)
     try:
-        _compare(pid, pidfd, identity.get("start_ticks"))
-    except BaseException:
-        os.close(pidfd)
+        pidfd = _open(pid)
+        try:
+            _compare(pid, pidfd, identity.get("start_ticks"))
+        except BaseException:
+            os.close(pidfd)
+            raise
+    except Mismatch as mismatch:
+        # Boot ids only explain: in a container the one outside a unit's sandbox is not the one inside.
+        ours, theirs = boot_id(), identity.get("boot_id")
+        if mismatch.state == "foreign" and ours and theirs and ours != theirs:
+            raise Mismatch("foreign", f"pid {pid} was noted before the last reboot") from None
         raise
     return pidfd
 

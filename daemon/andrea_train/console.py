@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from andrea_service.notify import Notifier
@@ -21,10 +22,10 @@ BAR = 24
 
 
 class Console:
-    """Shows the progress of a run of `total` steps."""
+    """Shows the progress of a run of `total` steps, which lies in `root`."""
 
-    def __init__(self, total: int, log: logging.Logger, notifier: Notifier) -> None:
-        self._total = total
+    def __init__(self, root: Path, total: int, log: logging.Logger, notifier: Notifier) -> None:
+        self._root, self._total = root, total
         self._log = log
         self._notifier = notifier
         self._terminal = sys.stderr.isatty()
@@ -68,13 +69,15 @@ class Console:
     def saved(self, step: int, digest: str) -> None:
         """A checkpoint is durable."""
         text = f"checkpoint step_{step:06d}.bin is durable (sha256 {digest[:12]}…); {self.line}"
-        self.say(text, event="checkpoint", step=step, path=f"step_{step:06d}.bin", digest=digest)
+        self.say(text, event="checkpoint", step=step, path=str(self._root / f"step_{step:06d}.bin"), digest=digest)
 
     def sample(self, step: int, audit: dict[str, Any]) -> None:
         """The first of the texts that the model wrote at `step`."""
         first = audit["samples"][0]
         text = " ".join(f"{first['prompt'][-24:]}|{first['text']}".split())
-        self.say(f"sample at step {step}: {text[:160]}", event="audit", step=step)
+        # A line with control characters is no line for the journal: it would show "[64B blob data]".
+        text = "".join(letter if letter.isprintable() else "·" for letter in text[:160])
+        self.say(f"sample at step {step}: {text}", event="audit", step=step)
 
     def end(self, step: int, reason: str) -> None:
         """The last line."""

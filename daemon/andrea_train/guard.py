@@ -2,15 +2,17 @@
 
 Promises that its state is plain numbers that survive a restart through the snapshot event, that folding the same
 figures gives the same state, and that it never raises an alarm on a change of the data mix: every loss is judged
-against the average of its own arm. Standard library only; writes no file.
+against the average of its own arm. Imports `andrea_rundir.faults`; writes no file.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
+
+from andrea_rundir.faults import Halt
 
 EMA_KEEP = 0.99
 ARM_KEEP = 0.98
@@ -101,6 +103,13 @@ class Guard:
         self.skips = self.hopeless = self.worse = self.alarms = 0
         self.ema = self.probe_worse_since = None
 
+    def pivot(self, kept: Collection[str]) -> None:
+        """Begin another policy: bests and alarms were the old one's, and of its arms only `kept` run on."""
+        self.arms = {name: loss for name, loss in self.arms.items() if name in kept}
+        self.residuals = []
+        self.best = self.best_probe = self.best_probe_step = self.probe_worse_since = None
+        self.best_step = self.worse = self.alarms = 0
+
     def diverged(self, step: int, *, vocab_size: int, warmup: int) -> str | None:
         """The sentence that ends a run, or None. Called once a step, after `step`."""
         if self.skips >= SKIPS_IN_A_ROW:
@@ -129,6 +138,14 @@ class Guard:
                 f"at step {self.best_probe_step}, since step {since}"
             )
         return None
+
+    def halt(self, step: int, why: str) -> Halt:
+        """The fault that ends a run after `step`, with the way back."""
+        todo = (
+            f"the best held-out step so far is {self.best_probe_step}; go back to a checkpoint from before it went "
+            "wrong, or change what made it go wrong"
+        )
+        return Halt(why, step=step, todo=todo)
 
     def best_before_regress(self) -> int | None:
         """The step whose surroundings must be kept while the run is regressed."""

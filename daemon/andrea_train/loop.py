@@ -7,9 +7,9 @@ and, through the saver, checkpoints.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,48 +19,27 @@ from torch import Tensor
 
 from andrea_corpus.dealer import Exhausted
 from andrea_rundir.config import RunConfig
-from andrea_rundir.events import EventLog
-from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED, Halt
+from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.plan import RoundPlan
-from andrea_service.notify import Extender, Heartbeat, Notifier
-from andrea_service.signals import Signals
+from andrea_service.notify import Extender
 from andrea_train import device as devices
 from andrea_train import model
-from andrea_train.audit import Audit
-from andrea_train.console import Console
 from andrea_train.feed import Batch, Feed
 from andrea_train.guard import SPIKE_SIGMA, Guard
+from andrea_train.larder import Diet
+from andrea_train.looks import Looks, Owed
 from andrea_train.optimizer import AdamW, Update
-from andrea_train.probe import Probe
+from andrea_train.outside import Outside
 from andrea_train.saver import Keep, Saved, Saver
 from andrea_train.schedule import learning_rate
 from andrea_train.state import Staging, State
 
 PAUSE_SECONDS = 0.5
-FULL_COLLECTION_STEPS = 5000
+WAIT_SECONDS = 60
 
 
 class Stopped(Exception):
     """The outside wished for a stop while something was waited for."""
-
-
-@dataclass(frozen=True)
-class Owed:
-    """What the process before left undone for the checkpoint that this one started from."""
-
-    audit: bool = False
-    probe: bool = False
-
-
-@dataclass
-class Outside:
-    """Everyone the loop tells or listens to."""
-
-    signals: Signals
-    notifier: Notifier
-    heartbeat: Heartbeat
-    console: Console
-    log: logging.Logger
 
 
 @dataclass
@@ -74,12 +53,10 @@ class Loop:
     optimizer: AdamW
     losses: Callable[[model.Weights, Tensor, int], Tensor]
     saver: Saver
-    events: EventLog
     guard: Guard
-    audit: Audit
-    probe: Probe
     byte_lengths: NDArray[np.int32]
     outside: Outside
+    looks: Looks
     feed: Feed = field(init=False)
     published: int = -1
     digest: str | None = None
@@ -89,6 +66,8 @@ class Loop:
         self._leaves = model.weights(self.state.w, self.state.shape, trainable=True)
         parts = model.weights(self.optimizer.gradient, self.state.shape)
         self._gradients = parts.tensors()
+        self._leaving = ExitStack()
+        self._told, self._grown = False, 0
 
     def run(self, last: int, reason: str, owed: Owed) -> int:
         """Train until `last` steps are done, a stop is wished for or the data is exhausted; the exit code.
@@ -96,7 +75,7 @@ class Loop:
         Raises Halt when the run should not go on.
         """
         ready = False
-        while not self.stopping and self.state.step < last:
+        while not self.outside.stopping() and self.state.step < last:
             try:
                 self._step()
             except Exhausted:
@@ -107,24 +86,37 @@ class Loop:
             if not ready:
                 ready = True
                 self.outside.notifier.ready(self.outside.console.line)
-                self._pay(owed)
+                self.looks.pay(owed, self.staging, self.published, self._digest_of)
             self._edge(last)
         if not ready:
             self.outside.notifier.ready("nothing left to train")
-            self._pay(owed)
+            self.looks.pay(owed, self.staging, self.published, self._digest_of)
         return self._finish(reason)
-
-    @property
-    def stopping(self) -> bool:
-        """Whether a stop is wished for. Looked at in everything that can last."""
-        self.outside.heartbeat.beat()
-        return self.outside.signals.stop_wanted.is_set()
 
     def announce(self, plan: RoundPlan, why: str) -> None:
         """Record a fallback round, and wait until the record is durable: no step of it may come first."""
-        self.events.append("fallback", **plan.to_json(), reason=why)
-        while not self.events.sync():
+        self.outside.events.append("fallback", **plan.to_json(), reason=why)
+        while not self.outside.events.sync():
             self._pause("events cannot be written")
+
+    def idle(self) -> None:
+        """Hear the outside while a plan is waited for, before a step; raises Stopped when a stop is wished for."""
+        if self.outside.stopping():
+            raise Stopped
+        self.outside.notifier.extend(WAIT_SECONDS)
+        self.outside.notifier.status(f"at step {self.state.step}: waits for the plan of andrea-proxy")
+        wanted = self.outside.signals.checkpoint_wanted
+        if wanted.is_set() and self.published != self.state.step:
+            wanted.clear()
+            self._checkpoint("signal")
+
+    def adopt(self, diet: Diet, kept: Collection[str]) -> None:
+        """Go over to another policy, of whose arms `kept` run on from the one before."""
+        self.looks.adopt(diet)
+        self.guard.pivot(kept)
+        step, policy = self.state.step, diet.regime.id
+        text = f"step {step + 1} is the first of policy {policy}"
+        self.outside.log.info(text, extra={"event": "pivot", "step": step, "policy": policy})
 
     def first_checkpoint(self) -> None:
         """Publish `step_000000.bin`, measure and audit the untrained model."""
@@ -135,7 +127,7 @@ class Loop:
     def _step(self) -> None:
         began = time.monotonic()
         step = self.state.step + 1
-        while self.events.full:
+        while self.outside.events.full:
             self._pause("events wait in memory, and the room for them is full")
         batch = self.feed.batch(step)
         losses = self._gradient(batch)
@@ -181,9 +173,13 @@ class Loop:
         loss = sum(each) / len(each)
         finite = bool(np.isfinite([loss, norm]).all())
         if finite and not skipped and (spike := self.guard.spike(arms)) is not None and spike > SPIKE_SIGMA:
-            self._warn("spike", f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give")
+            self.outside.warn(
+                self.state.step,
+                "spike",
+                f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give",
+            )
         self.guard.step(step, loss, arms, skipped=skipped or not finite)
-        self.events.append(
+        self.outside.events.append(
             "step",
             step=step,
             loss=loss if np.isfinite(loss) else None,
@@ -196,20 +192,20 @@ class Loop:
             tokens=batch.windows[:, 1:].size,
             seconds=seconds,
             policy=self.feed.round.policy if self.feed.round else "",
-            flags=["skipped"] if skipped else [],
+            flags=["skipped"] * skipped + ["fallback"] * self.feed.fell_back,
             cursors=self.feed.cursors,
             credits=self.feed.credits,
         )
         self.outside.console.step(step, self.guard.ema, seconds, batch.windows[:, 1:].size, self.published)
         shape, config = self.state.shape, self.config.optimizer
         if sick := self.guard.diverged(step, vocab_size=shape.vocab_size, warmup=config.warmup_steps):
-            raise self._halt(sick)
+            raise self.guard.halt(self.state.step, sick)
         if sick := self.guard.regressed(step):
             if self.config.guard.regressed == "halt":
-                raise self._halt(sick)
+                raise self.guard.halt(self.state.step, sick)
             if self.warned != "regressed":
                 self.warned = "regressed"
-                self._warn("regressed", sick)
+                self.outside.warn(self.state.step, "regressed", sick)
 
     def _bytes(self, batch: Batch, arm: str) -> int:
         """How many bytes of text the targets of an arm's sequences stand for."""
@@ -238,12 +234,12 @@ class Loop:
         step = self.state.step
         self._save(reason)
         if reason in ("initial", "cadence") and step % self.config.probe.every == 0:
-            self._probe(self.state.w, step)
-        self._audit(self.state.w, step)
+            self.looks.measure(self.state.w, step)
+        self.looks.sample(self.state.w, step, self._digest_of)
 
     def _save(self, reason: str) -> None:
         self._collect()
-        self.events.append(
+        self.outside.events.append(
             "snapshot",
             step=self.state.step,
             guard=self.guard.to_json(),
@@ -253,15 +249,16 @@ class Loop:
         )
         regressed = self.guard.regressed(self.state.step) is not None
         before = self.guard.best_before_regress() if regressed else None
-        self.saver.submit(self.state, reason, Keep(best=self.guard.best_probe_step, before=before))
+        keep = Keep(best=self.guard.best_probe_step, before=before, pivot=self.feed.diet.regime.start)
+        self.saver.submit(self.state, reason, keep)
 
     def _collect(self) -> Saved | None:
         """Wait for the save under way, if any, and look at how it ended."""
-        saved = self.saver.settle(self._hear)
+        saved = self.saver.settle(self._attend)
         if saved is not None:
             self._look_at(saved)
             if self.saver.busy:  # it failed and is being tried once more
-                saved = self.saver.settle(self._hear)
+                saved = self.saver.settle(self._attend)
                 if saved is not None:
                     self._look_at(saved)
         return saved
@@ -271,57 +268,18 @@ class Loop:
             self.published, self.digest = saved.job.step, saved.digest
             self.outside.console.saved(saved.job.step, saved.digest)
         elif saved.not_finite:
-            raise self._halt(f"diverged: the state after step {saved.job.step} was not published: {saved.error}")
+            raise self.guard.halt(
+                self.state.step, f"diverged: the state after step {saved.job.step} was not published: {saved.error}"
+            )
         else:
-            self._warn("save failed", f"step {saved.job.step}: {saved.error}")
+            self.outside.warn(self.state.step, "save failed", f"step {saved.job.step}: {saved.error}")
             if not saved.job.retried:
                 self.saver.retry(saved.job)
 
-    # Looking at the model.
-
-    def _pay(self, owed: Owed) -> None:
-        """Do what is owed for the checkpoint this process started from: its weights still lie in staging."""
-        if not (owed.audit or owed.probe) or self.stopping:
-            return
-        step, weights = self.published, self.staging.weights_on(self.device)
-        if owed.probe:
-            self._probe(weights, step)
-        if owed.audit:
-            self._audit(weights, step)
-
-    def _probe(self, weights: Tensor, step: int) -> None:
-        began = time.monotonic()
-        bits = self.probe.measure(weights, self.state.shape, lambda: self.stopping)
-        if bits is None:
-            return
-        finite = all(np.isfinite(list(bits.values())))
-        mean = self.probe.mean(bits) if finite else None
-        self.events.append(
-            "probe",
-            step=step,
-            arms={arm: value if np.isfinite(value) else None for arm, value in bits.items()},
-            mean=mean,
-            seconds=time.monotonic() - began,
-        )
-        if mean is not None:
-            self.guard.probe(step, mean)
-            self.outside.console.say(f"step {step}: {mean:.3f} bits a byte on held-out text")
-
-    def _audit(self, weights: Tensor, step: int) -> None:
-        began = time.monotonic()
-        found = self.audit.run(weights, self.state.shape, step, lambda: self.stopping)
-        if found is None:
-            return
+    def _digest_of(self, step: int) -> str | None:
+        """The digest of the checkpoint of `step`, once it is durable; None if it could not be saved."""
         self._collect()
-        digest = self.digest if self.published == step else None
-        self.events.append("audit", step=step, digest=digest, seconds=time.monotonic() - began, **found)
-        self.guard.audit(alarm=found["alarm"], counted=step % self.config.checkpoint.every == 0)
-        self.outside.console.sample(step, found)
-        if found["alarm"]:
-            self._warn("samples loop", f"{found['looped']} of {len(found['samples'])} samples run in circles")
-        limit = self.config.samples.halt_after
-        if limit and self.guard.alarms >= limit:
-            raise self._halt(f"collapsed: the samples of {self.guard.alarms} checkpoints in a row run in circles")
+        return self.digest if self.published == step else None
 
     # Ends and waits.
 
@@ -331,49 +289,54 @@ class Loop:
             reason = "finished"
         elif self.outside.signals.stop_wanted.is_set():
             reason = self.outside.signals.stop_reason or reason
-        with Extender(self.outside.notifier, lambda: self.saver.bytes_durable):
-            if self.stopping:
-                self.outside.notifier.stopping(f"stopping after step {self.state.step}")
+        self._leave(self.state.step)
+        saved = self._collect()
+        if self.published != self.state.step:
+            self._save("stop")
             saved = self._collect()
-            if self.published != self.state.step:
-                self._save("stop")
-                saved = self._collect()
+        self._leaving.close()
         if self.published != self.state.step:
             detail = saved.error if saved is not None else "no save was made"
-            self._warn("stopped unsaved", f"steps {self.published + 1} to {self.state.step} are lost: {detail}")
-        self.events.append("stop", step=self.state.step, reason=reason)
-        self.events.sync()
+            self.outside.warn(
+                self.state.step,
+                "stopped unsaved",
+                f"steps {self.published + 1} to {self.state.step} are lost: {detail}",
+            )
+        self.outside.events.append("stop", step=self.state.step, reason=reason)
+        self.outside.events.sync()
         self.outside.console.end(self.state.step, reason)
         return EXIT_OK if self.published == self.state.step else EXIT_REFUSED
 
     def _hear(self) -> None:
-        """Polled inside a step or a save: it is finished whatever comes, but the service manager is told."""
-        if self.stopping:
-            self.outside.notifier.stopping(f"stopping after step {self.state.step + 1}")
+        """Polled inside a step: it is finished whatever comes, but the service manager is told."""
+        if self.outside.stopping():
+            self._leave(self.state.step + 1)
+
+    def _attend(self) -> None:
+        """Polled while a save is waited for: not the waiting but the bytes are a sign of life."""
+        if (grown := self.saver.bytes_durable) != self._grown:
+            self._grown = grown
+            self.outside.heartbeat.beat()
+        if self.outside.signals.stop_wanted.is_set():
+            self._leave(self.state.step)
+
+    def _leave(self, step: int) -> None:
+        """Tell the service manager, once, that we stop after `step`: from now on bytes that become durable buy time."""
+        if not self._told:
+            self._told = True
+            self.outside.notifier.stopping(f"stopping after step {step}")
+            self._leaving.enter_context(Extender(self.outside.notifier, lambda: self.saver.bytes_durable))
 
     def _pause(self, why: str) -> None:
         """Wait a moment for something outside to change; raises Stopped when a stop is wished for."""
         if self.warned != why:
             self.warned = why
-            self._warn("paused", f"{why}: {self.events.trouble}")
-        self.outside.notifier.status(f"paused at step {self.state.step}: {why}: {self.events.trouble}")
-        if self.stopping:
+            self.outside.warn(self.state.step, "paused", f"{why}: {self.outside.events.trouble}")
+        self.outside.notifier.status(f"paused at step {self.state.step}: {why}: {self.outside.events.trouble}")
+        if self.outside.stopping():
             raise Stopped
         time.sleep(PAUSE_SECONDS)
-        self.events.flush()
-
-    def _warn(self, what: str, detail: str) -> None:
-        self.events.append("warning", step=self.state.step, what=what, detail=detail)
-        self.outside.log.warning("%s: %s", what, detail, extra={"event": "warning", "step": self.state.step})
-
-    def _halt(self, why: str) -> Halt:
-        best = self.guard.best_probe_step
-        return Halt(
-            why,
-            step=self.state.step,
-            todo=f"the best held-out step so far is {best}; go back to a checkpoint before it went wrong, "
-            "or change what made it go wrong",
-        )
+        self.outside.events.flush()
 
 
 def arm_losses(batch: Batch, each: list[float]) -> dict[str, tuple[int, float]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -35,10 +35,12 @@ class NotFinite(Exception):
 
 @dataclass(frozen=True)
 class Keep:
-    """What retention must know beyond names: the step with the best probe, and where a regression began."""
+    """What retention must know beyond names: the step with the best probe, where a regression began, and the step
+    after which the policy in force began."""
 
     best: int | None = None
     before: int | None = None
+    pivot: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,12 @@ class Saver:
                 if name == "v" and low < 0:
                     raise NotFinite("v has a negative value")
 
+    def _protected(self, present: Collection[int], keep: Keep) -> list[int]:
+        """What is from before a regression, and the pivot's own file until the proxy has archived it."""
+        steps = [] if keep.before is None else [s for s in present if s <= keep.before]
+        archived = self._run.archived(keep.pivot) / checkpoint_name(keep.pivot)
+        return steps if archived.exists() else [*steps, *({keep.pivot} - {0})]
+
     def _prune(self, keep: Keep) -> None:
         """Remove what retention no longer needs; a file that cannot be removed is tried again next time."""
         present = self._run.checkpoints()
@@ -180,7 +188,7 @@ class Saver:
             keep_last=self._config.keep_last,
             keep_every=self._config.keep_every or 100 * self._config.every,
             best=keep.best,
-            protected=() if keep.before is None else [s for s in present if s <= keep.before],
+            protected=self._protected(present, keep),
             regressed=keep.before is not None,
         ):
             try:

@@ -8,34 +8,38 @@ start event.
 from __future__ import annotations
 
 import gc
+import logging
 import os
-from typing import Any
 
 import torch
 
-import andrea_train
 from andrea_corpus.order import stream_seed
-from andrea_corpus.prepare import opened
+from andrea_corpus.tokenizer import check_fits
 from andrea_corpus.tokenizer import load as load_tokenizer
-from andrea_rundir import checkpoint, config, filesystem, policy, publish
+from andrea_rundir import checkpoint, config, filesystem, publish
 from andrea_rundir.events import EventLog
 from andrea_rundir.faults import EXIT_CONFIG, EXIT_OK, Fault, Halt, Refused
 from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
-from andrea_rundir.plan import RoundPlan
+from andrea_rundir.plan import round_of
+from andrea_rundir.planfile import PlanReader
 from andrea_service import identity, journal
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
+from andrea_train import account, model
 from andrea_train import device as devices
-from andrea_train import model
 from andrea_train.audit import Audit
 from andrea_train.console import Console
-from andrea_train.feed import Diet, Feed
+from andrea_train.feed import Feed, Terms
 from andrea_train.guard import Guard
-from andrea_train.loop import Loop, Outside, Owed
+from andrea_train.larder import Diet, Larder, recipe
+from andrea_train.looks import Looks, Owed
+from andrea_train.loop import Loop, Stopped
 from andrea_train.optimizer import AdamW
+from andrea_train.outside import Outside
+from andrea_train.patience import Patience
 from andrea_train.probe import Probe
-from andrea_train.resume import Record, record
+from andrea_train.resume import Record, place, record
 from andrea_train.saver import Saver
 from andrea_train.state import Staging, State
 
@@ -51,43 +55,54 @@ def train(run: RunDir, signals: Signals, until: int | None) -> int:
         )
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)
+    log = journal.setup(settings.run.name)
     with Lock.acquire(run.train_lock, identity.me(settings.run.id)):
         publish.sweep(run.root)
         write_pidfile(run.train_pid, os.getpid())
         events = EventLog(run.events)
         try:
-            return _train(run, settings, events, signals, until)
+            return _train(run, settings, events, signals, until, log)
         except Fault as fault:
             if fault.exit_code == EXIT_CONFIG:
                 step = fault.step if isinstance(fault, Halt) else max(run.checkpoints(), default=0)
                 events.append("halt", step=step, reason=fault.what)
                 events.sync()
+                log.error("halted after step %d: %s", step, fault.what, extra={"event": "halt", "step": step})
             raise
         finally:
             events.close()
             remove_pidfile(run.train_pid, os.getpid())
 
 
-def _train(run: RunDir, settings: config.RunConfig, events: EventLog, signals: Signals, until: int | None) -> int:
+def _train(
+    run: RunDir,
+    settings: config.RunConfig,
+    events: EventLog,
+    signals: Signals,
+    until: int | None,
+    log: logging.Logger,
+) -> int:
     notifier = Notifier()
-    log = journal.setup(settings.run.name)
     total = settings.optimizer.max_steps
     last = total if until is None else min(until, total)
-    outside = Outside(signals, notifier, Heartbeat(notifier), Console(total, log, notifier), log)
+    outside = Outside(signals, notifier, Heartbeat(notifier), Console(run.root, total, log, notifier), log, events)
 
     def waiting(what: str) -> None:
         notifier.extend(60)
         notifier.status(what)
         log.warning("%s", what, extra={"event": "warning"})
 
-    device = devices.wait_for(settings.run.device, waiting, signals.stop_wanted.is_set)
-    if device is None:
+    try:
+        device = devices.wait_for(settings.run.device, waiting, signals.stop_wanted.is_set)
+        if device is None:
+            raise Stopped
+        devices.settle(settings.run)
+        loop, owed = _assemble(run, settings, outside, device)
+    except Stopped:
         notifier.ready("stopped before the first step")
         events.append("stop", step=max(run.checkpoints(), default=0), reason=signals.stop_reason)
         events.sync()
         return EXIT_OK
-    devices.settle(settings.run)
-    loop, owed = _assemble(run, settings, events, outside, device)
     gc.collect()
     gc.freeze()
     gc.disable()  # a full collection stalls the loop for half a second, and nothing here makes cycles
@@ -99,29 +114,37 @@ def _train(run: RunDir, settings: config.RunConfig, events: EventLog, signals: S
         loop.saver.close()
 
 
-def _assemble(
-    run: RunDir, settings: config.RunConfig, events: EventLog, outside: Outside, device: torch.device
-) -> tuple[Loop, Owed]:
+def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device: torch.device) -> tuple[Loop, Owed]:
     shape = settings.shape
-    policy_text = run.policy_toml.read_text(encoding="utf-8")
-    rules = policy.parse(policy_text, str(run.policy_toml), run.root)
-    rules.check_rounds(settings.round_steps)
-    shards = opened(run, policy_text)
     tokenizer = load_tokenizer(run.data / "tokenizer.json")
+    check_fits(tokenizer, shape.vocab_size, str(run.run_toml))
     state = State(shape, device)
-    staging = Staging(shape.n_params, pinned=device.type == "cuda")
+    staging = Staging(shape.n_params, device)
     chosen = checkpoint.choose(run, staging.image, n_params=shape.n_params)
     if chosen is None:
         state.w.copy_(model.initial(shape, stream_seed(settings.run.seed, "weights", 0)))
     else:
         staging.restore(state)
     past = record(run.events, state.step)
-    _tell_start(settings, events, outside, device, state.step, past)
+    terms = Terms(settings.run.seed, shape.context, settings.optimizer.batch_size, settings.round_steps)
+    here = place(run, past, state.step, round_steps=terms.round_steps, batch_size=terms.batch_size)
+    larder = Larder(run, context=shape.context, round_steps=terms.round_steps, hear=lambda: _reading(outside))
+    diet = larder.first(here.round, past.policy)
+    account.begun(settings, outside, device, state.step, past, diet)
     if chosen is not None:
-        _tell_choice(events, outside, chosen, past)
-    saver = Saver(run, staging, events, settings.checkpoint)
+        account.chosen(outside, chosen, here)
+    saver = Saver(run, staging, outside.events, settings.checkpoint)
     lengths = tokenizer.byte_lengths()
-    batch = settings.optimizer.micro_batch_size
+
+    def make_looks(diet: Diet) -> tuple[Audit, Probe]:
+        priors = {arm: rules.prior for arm, rules in diet.regime.rules.arms.items()}
+        batch, context = settings.optimizer.micro_batch_size, shape.context
+        return (
+            Audit.over(diet.shards, tokenizer, settings.samples, context=context, seed=terms.seed),
+            Probe.over(diet.shards, priors, lengths, context=context, batch_size=batch),
+        )
+
+    guard = _guard(past, settings)
     loop = Loop(
         config=settings,
         device=device,
@@ -130,42 +153,36 @@ def _assemble(
         optimizer=AdamW(state, shape, settings.optimizer),
         losses=torch.compile(model.losses, dynamic=False) if settings.run.compile else model.losses,
         saver=saver,
-        events=events,
-        guard=_guard(past, settings),
-        audit=Audit.over(shards, tokenizer, settings.samples, context=shape.context, seed=settings.run.seed),
-        probe=Probe.over(
-            shards,
-            {arm: rules.arms[arm].prior for arm in rules.arms},
-            lengths,
-            context=shape.context,
-            batch_size=batch,
-        ),
+        guard=guard,
         byte_lengths=lengths,
         outside=outside,
+        looks=Looks(settings, guard, outside, make_looks, diet),
         published=-1 if chosen is None else state.step,
         digest=None if chosen is None else chosen.digest,
     )
-    snapshot = past.snapshot or {}
-    current = snapshot.get("round")
     loop.feed = Feed(
-        Diet(
-            policy=rules,
-            policy_id=policy.policy_id(policy_text, 0),
-            shards=shards,
-            seed=settings.run.seed,
-            context=shape.context,
-            batch_size=settings.optimizer.batch_size,
-            round_steps=settings.round_steps,
-        ),
-        cursors=snapshot.get("cursors", {}),
-        credits=snapshot.get("credits", {}),
-        current=RoundPlan.from_json(current) if current else None,
+        terms,
+        diet,
+        cursors=here.cursors,
+        credits=here.credits,
+        current=here.round,
         recorded=past.rounds,
+        plan=PlanReader(run.plan, round_of(state.step + 1, terms.round_steps)),
+        patience=Patience(settings.run.plan_wait, loop.idle),
         announce=loop.announce,
+        serve=lambda line: larder.open(recipe(line, run.plan)),
+        adopted=loop.adopt,
     )
     probed = state.step % settings.probe.every == 0
     owed = Owed(audit=past.audit is None, probe=past.probe is None and probed) if chosen is not None else Owed()
     return loop, owed
+
+
+def _reading(outside: Outside) -> None:
+    """Shards are being read through: a bounded wait, which a wish to stop breaks off."""
+    outside.notifier.extend(60)
+    if outside.signals.stop_wanted.is_set():
+        raise Stopped
 
 
 def _guard(past: Record, settings: config.RunConfig) -> Guard:
@@ -179,54 +196,3 @@ def _guard(past: Record, settings: config.RunConfig) -> Guard:
     if past.halted:
         guard.forgive()
     return guard
-
-
-def _tell_start(
-    settings: config.RunConfig,
-    events: EventLog,
-    outside: Outside,
-    device: torch.device,
-    step: int,
-    past: Record,
-) -> None:
-    """Record this start, and warn of everything that differs from the start before and may change bits."""
-    facts: dict[str, Any] = {
-        **devices.facts(device),
-        "andrea": andrea_train.__name__ and _version(),
-        "config": settings.model_dump(mode="json"),
-    }
-    events.append("start", step=step, attempt=past.attempts + 1, furthest=past.furthest, pid=os.getpid(), **facts)
-    if past.start is None:
-        return
-    for name, value in facts.items():
-        if past.start.get(name) != value:
-            detail = f"{name} was {past.start.get(name)}, is {value}"
-            events.append("warning", step=step, what="changed since the last start", detail=detail)
-            outside.log.warning(
-                "changed since the last start, the bits may differ: %s", name, extra={"event": "warning"}
-            )
-
-
-def _tell_choice(events: EventLog, outside: Outside, chosen: checkpoint.Choice, past: Record) -> None:
-    """Name every newer file that was passed over, set it aside, and say where the run goes on."""
-    log = outside.log
-    for passed in chosen.passed:
-        aside = checkpoint.set_aside(passed.path)
-        detail = f"{passed.path.name}: {passed.reason}; set aside as {aside.name}"
-        events.append("warning", step=chosen.step, what="checkpoint passed over", detail=detail)
-        log.warning("checkpoint passed over: %s", detail, extra={"event": "passed-over", "step": chosen.step})
-    if not chosen.has_digest_line:
-        detail = f"{chosen.path.name} has no line in SHA256SUMS; it is used, unverified by digest"
-        events.append("warning", step=chosen.step, what="no digest line", detail=detail)
-        log.warning("%s", detail, extra={"event": "warning", "step": chosen.step})
-    if past.snapshot is None:
-        detail = f"no events speak of step {chosen.step}: data order and guard start afresh"
-        events.append("warning", step=chosen.step, what="no history", detail=detail)
-        log.warning("%s", detail, extra={"event": "warning", "step": chosen.step})
-    log.info("goes on from %s", chosen.path.name, extra={"event": "resume", "step": chosen.step})
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("andrea-train")

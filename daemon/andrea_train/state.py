@@ -6,7 +6,6 @@ touched once (first touch of fresh pages costs many times the copy). Imports tor
 
 from __future__ import annotations
 
-import mmap
 import struct
 
 import numpy as np
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from andrea_rundir.checkpoint import file_size
 from andrea_rundir.layout import Shape
+from andrea_rundir.publish import image_buffer
 
 HEADER = struct.Struct("<ii")
 
@@ -33,17 +33,18 @@ class State:
 class Staging:
     """One checkpoint's bytes in memory, `[header|w|m|v]`: what the disk is written from and read into."""
 
-    def __init__(self, n_params: int, *, pinned: bool) -> None:
+    def __init__(self, n_params: int, device: torch.device) -> None:
         size = file_size(n_params)
+        self._device = device
         self.n_params = n_params
-        self._map = mmap.mmap(-1, size)
+        self._map = image_buffer(size)
         self.image = memoryview(self._map)[:size]
         np.frombuffer(self.image, dtype=np.uint8)[:] = 0
         self.w, self.m, self.v = (
             torch.frombuffer(self._map, dtype=torch.float32, count=n_params, offset=8 + 4 * n_params * i)
             for i in range(3)
         )
-        if pinned:  # registered memory lets the device copy run beside the next forward pass
+        if device.type == "cuda":  # registered memory lets the device copy run beside the next forward pass
             torch.cuda.cudart().cudaHostRegister(self.w.data_ptr() - 8, size, 0)  # type: ignore[no-untyped-call]
 
     def snapshot(self, state: State) -> None:
@@ -60,6 +61,6 @@ class Staging:
         for mine, theirs in zip((self.w, self.m, self.v), (state.w, state.m, state.v), strict=True):
             theirs.copy_(mine)
 
-    def weights_on(self, device: torch.device) -> Tensor:
-        """The weights held here, on `device`: what an audit or a probe owed since the last start looks at."""
-        return self.w.to(device, copy=True)
+    def weights(self) -> Tensor:
+        """The weights held here, float32 `[n_params]`: what a look owed since the last start is taken at."""
+        return self.w.to(self._device, copy=True)

@@ -90,7 +90,12 @@ SPOILT = {
         "texts",
         ["under two arms", "texts/a.txt", "found:    arms a and b", "expected: one arm a file"],
     ),
-    "bpe": ("config", "[model]", "[tokenizer]\nkind = 'bpe'\n[model]", ["tokenizer.kind", "found:    bpe"]),
+    "tokenizer": (
+        "config",
+        "[model]",
+        "[tokenizer]\nkind = 'bpe'\npath = 'none.json'\n[model]",
+        ["none.json", "No such file", "to do:"],
+    ),
 }
 
 
@@ -235,5 +240,5 @@ def test_the_demo(andrea: Andrea, tmp_path: Path) -> None:
     assert re.fullmatch(r"cpu|cuda:\d", settings.run.device)
     assert settings.run.precision in ("fp32", "bf16", "fp16")
     assert settings.run.threads == len(os.sched_getaffinity(0))
-    assert settings.run.plan_wait == 0 and settings.shape.n_params == 884_992
+    assert settings.shape.n_params == 884_992
     assert sum(about["bytes"] for about in again.json["arms"].values()) < 4_000_000

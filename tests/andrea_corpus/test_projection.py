@@ -102,10 +102,18 @@ def test_caps_that_sum_under_one_scale_up_together_and_say_so() -> None:
     assert got.shares == pytest.approx({"a": 0.25, "b": 0.25, "c": 0.5}, abs=1e-15)
 
 
-def test_ten_caps_of_a_tenth_are_not_called_scaled() -> None:
-    names = "abcdefghij"
-    got = project(dict.fromkeys(names, 1.0), dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.1))
-    assert not got.scaled
+def test_scaling_does_not_depend_on_the_order_either() -> None:
+    names, zeros = ["a", "b", "c"], dict.fromkeys("abc", 0.0)
+    caps = {"a": 0.1, "b": 0.2, "c": 0.3}  # 0.6000000000000001 from the left, 0.6 from the right
+    got = [project(zeros, zeros, {n: caps[n] for n in order}) for order in (names, names[::-1])]
+    assert got[0] == got[1]
+
+
+def test_caps_that_miss_one_by_rounding_alone_are_not_called_scaled() -> None:
+    names = [f"{i:02}" for i in range(49)]
+    caps = dict.fromkeys(names, 1 / 49)
+    assert fsum(caps.values()) < 1
+    assert not project(dict.fromkeys(names, 1.0), dict.fromkeys(names, 0.0), caps).scaled
 
 
 def test_an_arm_without_weight_gets_its_floor() -> None:
@@ -160,4 +168,5 @@ def test_units_sum_to_one_exactly_and_keep_the_limits(limits: Limits) -> None:
 def test_remainders_go_by_size_then_by_name() -> None:
     third = SHARE_UNIT // 3
     assert to_units({"c": 1 / 3, "a": 1 / 3, "b": 1 / 3}) == {"a": third + 1, "b": third, "c": third}
+    assert to_units({"a": 0.25 + 0.2 / SHARE_UNIT, "b": 0.75 - 0.2 / SHARE_UNIT})["a"] == SHARE_UNIT // 4
     assert to_units({"a": 0.0, "b": 1.0}) == {"a": 0, "b": SHARE_UNIT}

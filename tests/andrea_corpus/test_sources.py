@@ -1,4 +1,3 @@
-import codecs
 import os
 import socket
 from collections.abc import Iterator
@@ -6,11 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from andrea_corpus import sources
-from andrea_corpus.sources import PIECE, pieces, resolve, resolve_all
+from andrea_corpus.source import Source
+from andrea_corpus.sources import resolve, resolve_all
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.policy import Arm
 
@@ -19,112 +16,10 @@ def arm(*paths: Path | str, **fields: str) -> Arm:
     return Arm.model_validate({"path": [str(path) for path in paths], **fields})
 
 
-def text_of(path: Path, **fields: str) -> bytes:
-    return b"".join(piece.data for piece in pieces(path, arm(path, **fields)))
-
-
 def refused(*paths: Path | str, **fields: str) -> BadConfig:
     with pytest.raises(BadConfig) as error:
         resolve("prose", arm(*paths, **fields))
     return error.value
-
-
-@given(st.text(min_size=1))
-def test_text_comes_back_normalised_and_nothing_else_is_touched(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.mktemp("t") / "a.txt"
-    path.write_bytes(text.encode())
-    expected = text.removeprefix("\ufeff").replace("\r\n", "\n").encode()
-    if expected:
-        assert text_of(path) == expected
-
-
-@pytest.mark.parametrize("at", range(-4, 5))
-@pytest.mark.parametrize("what", ["\r\n", "\r", "é", "👩", "\r\r\n", "\ufeff"])
-def test_what_lies_across_the_end_of_a_chunk_is_not_torn(tmp_path: Path, at: int, what: str) -> None:
-    text = ("a" * (PIECE + at) + what + "b\n") * 2 + what
-    path = tmp_path / "a.txt"
-    path.write_bytes(text.encode())
-    assert text_of(path) == text.replace("\r\n", "\n").encode()
-
-
-@given(st.binary(min_size=1, max_size=40))
-def test_bytes_that_are_not_utf8_are_replaced_as_python_does_and_counted(
-    tmp_path_factory: pytest.TempPathFactory, data: bytes
-) -> None:
-    path = tmp_path_factory.mktemp("t") / "a.txt"
-    path.write_bytes(data)
-    expected = data.removeprefix(codecs.BOM_UTF8).decode(errors="replace")
-    if expected:
-        got = list(pieces(path, arm(path, errors="replace")))
-        assert b"".join(piece.data for piece in got) == expected.replace("\r\n", "\n").encode()
-        kept = data.removeprefix(codecs.BOM_UTF8).decode(errors="ignore").count("\ufffd")
-        assert sum(piece.replaced for piece in got) == expected.count("\ufffd") - kept
-
-
-def test_a_replacement_character_of_the_text_itself_is_not_counted(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes("\ufffd a ".encode() + b"\xff" + "\ufffd".encode())
-    (piece,) = pieces(path, arm(path, errors="replace"))
-    assert (piece.data.decode(), piece.replaced) == ("\ufffd a \ufffd\ufffd", 1)
-
-
-@pytest.mark.parametrize("before", range(4))
-def test_pieces_of_a_line_without_end_do_not_cut_characters(tmp_path: Path, before: int) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("x" * before + "👩" * PIECE)
-    got = list(pieces(path, arm(path)))
-    assert len(got) == 5
-    assert "".join(piece.data.decode() for piece in got) == path.read_text()
-
-
-@pytest.mark.parametrize(
-    ("before", "bad"), [(0, b"\xff"), (5, b"\xe2\x82"), (PIECE - 1, b"\xc3("), (3 * PIECE + 7, b"\x80")]
-)
-def test_bytes_that_are_not_utf8_are_an_error_with_file_and_offset(tmp_path: Path, before: int, bad: bytes) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"x" * before + bad)
-    with pytest.raises(BadConfig) as error:
-        text_of(path)
-    assert error.value.where == f"{path}, byte {before}"
-    assert 'errors = "replace"' in error.value.todo
-
-
-def test_pieces_are_small_open_their_document_once_and_end_at_lines(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    path.write_text("some words in a line\n" * 50_000 + "y" * 3 * PIECE)
-    got = list(pieces(path, arm(path)))
-    assert [piece.first for piece in got] == [True] + [False] * (len(got) - 1)
-    assert max(len(piece.data) for piece in got) <= PIECE
-    assert got[0].data.endswith(b"\n")
-    assert b"".join(piece.data for piece in got) == path.read_bytes()
-
-
-def test_where_pieces_end_depends_on_the_text_alone(tmp_path: Path) -> None:
-    text = "".join(f"line {i} é\n" for i in range(60_000))
-    plain, dressed = tmp_path / "a.txt", tmp_path / "b.txt"
-    plain.write_bytes(text.encode())
-    dressed.write_bytes(codecs.BOM_UTF8 + text.replace("\n", "\r\n").encode())
-    assert list(pieces(plain, arm(plain))) == list(pieces(dressed, arm(dressed)))
-
-
-@pytest.mark.parametrize("data", [b"", codecs.BOM_UTF8])
-def test_a_file_without_text_is_named(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(data)
-    with pytest.raises(BadConfig) as error:
-        text_of(path)
-    assert error.value.where == str(path)
-    assert error.value.found == "no text in it"
-
-
-def test_a_file_that_turns_into_something_else_before_it_is_read_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "a.txt"
-    os.mkfifo(path)
-    with pytest.raises(BadConfig) as error:
-        text_of(path)
-    assert error.value.found == "a FIFO"
 
 
 def test_files_are_sorted_each_once_and_hidden_or_foreign_ones_left_out(tmp_path: Path) -> None:
@@ -227,7 +122,7 @@ def test_a_file_or_folder_without_permission_is_named(tmp_path: Path) -> None:
     with as_nobody(tmp_path):
         assert (refused(secret).where, refused(secret).found) == (str(secret), "Permission denied")
         with pytest.raises(BadConfig) as error:
-            text_of(secret)
+            list(Source(secret, arm(secret)))
         assert error.value.where == str(secret)
     for mode in (0o000, 0o444):
         closed.chmod(mode)
@@ -246,9 +141,3 @@ def test_a_file_under_two_arms_is_named_with_both(tmp_path: Path) -> None:
     assert error.value.where == f"{tmp_path}/same.txt (the same file as {tmp_path}/a.txt)"
     assert error.value.found == "arms x and y"
     assert list(resolve_all({"y": arm(tmp_path / "b.txt"), "x": arm(tmp_path / "a.txt")})) == ["x", "y"]
-
-
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadConfig) as error:
-        sources.size(tmp_path / "gone.txt")
-    assert error.value.where == str(tmp_path / "gone.txt")

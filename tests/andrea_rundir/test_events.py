@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andrea_rundir import events
 from andrea_rundir.events import Event, EventLog, Tail, encode, read, read_back, segments
 
 Mount = Callable[..., Path]
@@ -407,7 +406,7 @@ def test_read_back_is_read_in_reverse_whatever_the_blocks(
         content = b"".join(good(step, pad) for step, pad in enumerate(pads))
         (folder / f"{number:06d}.jsonl").write_bytes(content + (good(99)[:-1] if torn else b""))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(events, "_BLOCK", block)
+        patch.setattr("andrea_rundir.lines.BLOCK", block)
         assert list(read_back(folder)) == list(read(folder))[::-1]
     assert Tail(folder).poll() == list(read(folder))
     assert len(list(read(folder))) == sum(map(len, layout))

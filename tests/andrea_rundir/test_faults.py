@@ -26,9 +26,13 @@ def test_the_sentence_comes_first_and_only_known_facts_follow() -> None:
         (faults.Held, 75),
         (faults.BadConfig, 78),
         (faults.NoCheckpoint, 78),
-        (faults.Halt, 78),
     ],
 )
 def test_every_kind_has_its_exit_code(kind: type[faults.Fault], code: int) -> None:
     assert kind("x").exit_code == code
     assert issubclass(kind, faults.Fault)
+
+
+def test_a_halt_knows_its_step() -> None:
+    halt = faults.Halt("diverged", step=120, todo="go back")
+    assert (halt.exit_code, halt.step, halt.lines()) == (78, 120, ["diverged", "to do:    go back"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import errno
-import mmap
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import numpy as np
 import pytest
 
 from andrea_rundir import publish as module
-from andrea_rundir.publish import BLOCK, PIECE, fsync_dir, publish, publish_image, set_direct, sweep
+from andrea_rundir.publish import BLOCK, PIECE, fsync_dir, image_buffer, publish, publish_image, set_direct, sweep
 
 CALLS = "openat,write,fsync,fdatasync,rename"
 PUBLISH = "from pathlib import Path; from andrea_rundir.publish import publish; publish(Path('{}'), b'data')"
@@ -22,7 +21,7 @@ Mount = Callable[..., Path]
 
 def image_of(size: int) -> memoryview:
     """A page-aligned buffer of which every four bytes differ."""
-    image = memoryview(mmap.mmap(-1, size))
+    image = memoryview(image_buffer(size))
     image[:] = np.arange(size // 4, dtype="<u4").data.cast("B")
     return image
 
@@ -136,6 +135,13 @@ def test_fsync_dir_takes_folders_only(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(NotADirectoryError):
         fsync_dir(tmp_path / "x")
+
+
+def test_an_image_buffer_has_exactly_the_bytes_and_starts_a_page() -> None:
+    for size in (20, BLOCK, (4 << 20) + 8):
+        buffer = image_buffer(size)
+        assert len(buffer) == size
+        assert np.frombuffer(buffer, dtype=np.uint8).ctypes.data % BLOCK == 0
 
 
 @pytest.mark.parametrize("size", [20, BLOCK, BLOCK + 4, 3 * BLOCK - 4, PIECE, PIECE + BLOCK, 2 * PIECE + 12])

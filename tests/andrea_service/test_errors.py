@@ -40,7 +40,7 @@ def test_a_bug_shows_where_it_is(capfd: pytest.CaptureFixture[str]) -> None:
     assert told.startswith("andrea: Traceback")
     assert "ZeroDivisionError: x" in told
     assert "this is a bug" in told
-    assert boundary(lambda: raising(OSError(5, "Input/output error")), "andrea") == 70
+    assert boundary(lambda: raising(OSError(9, "Bad file descriptor")), "andrea") == 70
 
 
 def test_what_the_machine_refuses_is_no_bug() -> None:

@@ -56,12 +56,19 @@ def test_a_recycled_pid_is_foreign(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_reboot_is_seen(sleeper: subprocess.Popen[bytes]) -> None:
-    mismatch = refusal({**identity_of(sleeper.pid), "boot_id": "0" * 36})
+    identity = identity_of(sleeper.pid)
+    assert isinstance(identity["start_ticks"], int)
+    mismatch = refusal({**identity, "boot_id": "0" * 36, "start_ticks": identity["start_ticks"] - 1})
     assert (mismatch.state, str(mismatch)) == ("foreign", f"pid {sleeper.pid} was noted before the last reboot")
 
 
 def test_a_boot_id_that_its_writer_could_not_read_is_not_compared(sleeper: subprocess.Popen[bytes]) -> None:
     os.close(process.hold({**identity_of(sleeper.pid), "boot_id": ""}))
+
+
+def test_a_boot_id_alone_is_no_other_process(sleeper: subprocess.Popen[bytes]) -> None:
+    """In a container a fresh /proc, as a unit's sandbox mounts it, shows the host's and not the container's."""
+    os.close(process.hold({**identity_of(sleeper.pid), "boot_id": "0" * 36}))
 
 
 def test_another_pid_namespace_is_foreign(sleeper: subprocess.Popen[bytes]) -> None:

@@ -94,7 +94,7 @@ FAULTS = {
     "the file's fsync": {"at": "andrea_rundir.publish:_write_image", "call": 3, "do": "EIO"},
     "an fsync": {"at": "os:fsync", "call": 16, "do": "EIO", "times": 3},
     "a rename": {"at": "os:rename", "call": 5, "do": "EIO", "times": 1},
-    "a rename and its retry": {"at": "os:rename", "call": 5, "do": "ENOSPC", "times": 4},
+    "a rename and its retry": {"at": "os:rename", "call": 5, "do": "ENOSPC", "times": 2},
 }
 
 

@@ -61,8 +61,6 @@ def test_usr1_as_early_as_a_process_can_get_it(make: Make) -> None:
     """Sent before Python has run a line, and again all through the imports: not lost, and no harm done."""
     run = make("early", LONG)
     with start(run) as trainer:
-        while "python" not in os.readlink(f"/proc/{trainer.pid}/exe"):  # as long as it is still `env`
-            pass
         trainer.signal(signal.SIGUSR1)
         for _ in range(50):
             time.sleep(0.02)
@@ -77,8 +75,6 @@ def test_usr1_as_early_as_a_process_can_get_it(make: Make) -> None:
 def test_term_before_the_first_step_is_a_clean_end(make: Make, delay: float) -> None:
     run = make("term-early", LONG)
     with start(run) as trainer:
-        while "python" not in os.readlink(f"/proc/{trainer.pid}/exe"):
-            pass
         time.sleep(delay)
         trainer.signal(signal.SIGTERM)
         assert trainer.wait() == 0, trainer.said()

@@ -84,7 +84,7 @@ def test_a_bare_file_without_history_starts_and_says_so(make: Make) -> None:
     run.checkpoint(10).write_bytes(donor.checkpoint(10).read_bytes())
     with start(run) as trainer:
         assert trainer.wait() == 0, trainer.said()
-    assert "data order and guard start afresh" in trainer.said()
+    assert "data order starts afresh, an even split; the guard starts afresh" in trainer.said()
     assert "has no line in SHA256SUMS" in trainer.said()
     assert 20 in run.checkpoints()
 

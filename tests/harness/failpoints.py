@@ -1,13 +1,15 @@
-"""Runs the real trainer with one of its functions made to hurt it at a chosen call.
+"""Runs the real trainer or proxy with one of its functions made to hurt it at a chosen call.
 
-`python -m harness.failpoints SPECS --run RUN ...`, where SPECS is a JSON list of
+`python -m harness.failpoints SPECS PROGRAM --run RUN ...`, where PROGRAM is a module with a `main`, and SPECS a JSON
+list of
 {"at": "module:Name.attribute", "call": k, "do": WHAT, "times": n, "after": bool}. WHAT happens at the k-th call of that
 function, and at the n - 1 calls after it (for ever if `times` is 0):
 
 - a signal name (KILL, TERM, USR1): the process gets that signal as the function is entered, or left with `after`;
 - an errno name (EIO, ENOSPC): the function raises that OSError instead;
 - FALSE: the function returns False instead;
-- CHILD: a child process is started first, which sleeps.
+- CHILD: a child process is started first, which sleeps;
+- FLOOD: a thread is started first, which logs `lines` lines in `seconds` seconds.
 """
 
 from __future__ import annotations
@@ -16,10 +18,13 @@ import errno
 import functools
 import importlib
 import json
+import logging
 import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -48,6 +53,9 @@ def install(spec: dict[str, Any]) -> None:
         if do == "CHILD":
             subprocess.Popen(["sleep", "600"])
             return original(*args, **kwargs)
+        if do == "FLOOD":
+            threading.Thread(target=flood, args=(spec["lines"], spec["seconds"]), daemon=True).start()
+            return original(*args, **kwargs)
         number = signal.Signals[f"SIG{do}"]
         if spec.get("after"):
             result = original(*args, **kwargs)
@@ -59,13 +67,19 @@ def install(spec: dict[str, Any]) -> None:
     setattr(owner, name, hurt)
 
 
-def main() -> int:
-    specs = json.loads(sys.argv.pop(1))
-    from andrea_train.main import main as train
+def flood(lines: int, seconds: float) -> None:
+    log, began = logging.getLogger("andrea"), time.monotonic()
+    for line in range(lines):
+        log.info("line %d of a flood", line, extra={"event": "flood", "step": line})
+        time.sleep(max(0.0, began + (line + 1) * seconds / lines - time.monotonic()))
 
+
+def main() -> int:
+    specs, program = json.loads(sys.argv.pop(1)), sys.argv.pop(1)
+    module = importlib.import_module(program)
     for spec in specs:
         install(spec)
-    return train()
+    return int(module.main())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""Real trainers in real processes, started as the unit starts them: with the signals blocked before Python runs."""
+"""Real trainers and proxies in real processes, started as the units start them: with the signals blocked before
+Python runs."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +21,7 @@ BLOCKED = ["env", "--block-signal=USR1", "--block-signal=TERM"]
 
 @dataclass
 class Trainer:
-    """A started trainer; its output is in a file, so that it never waits for a reader."""
+    """A started trainer or proxy; its output is in a file, so that it never waits for a reader."""
 
     run: RunDir
     process: subprocess.Popen[bytes]
@@ -70,9 +72,35 @@ def start(
     new_group: bool = False,
 ) -> Trainer:
     """Start a trainer on `run`. `hurt` is a list of failpoints (see harness.failpoints); `under` a wrapper command."""
-    program = ["-m", "harness.failpoints", json.dumps(hurt)] if hurt else ["-m", "andrea_train.main"]
-    command = [*(under or []), *BLOCKED, sys.executable, *program, "--run", str(run.root), *args]
     output = run.root.with_name(run.root.name + ".log")
+    return _start("andrea_train.main", run, args, hurt, under, env, new_group, output)
+
+
+def start_proxy(
+    run: RunDir,
+    *args: str,
+    hurt: list[dict[str, object]] | None = None,
+    under: list[str] | None = None,
+    env: dict[str, str] | None = None,
+    new_group: bool = False,
+) -> Trainer:
+    """Start a proxy on `run`, as `start` starts a trainer."""
+    output = run.root.with_name(run.root.name + ".proxy.log")
+    return _start("andrea_proxy.main", run, args, hurt, under, env, new_group, output)
+
+
+def _start(
+    module: str,
+    run: RunDir,
+    args: tuple[str, ...],
+    hurt: list[dict[str, object]] | None,
+    under: list[str] | None,
+    env: dict[str, str] | None,
+    new_group: bool,
+    output: Path,
+) -> Trainer:
+    program = ["-m", "harness.failpoints", json.dumps(hurt), module] if hurt else ["-m", module]
+    command = [*(under or []), *BLOCKED, sys.executable, *program, "--run", str(run.root), *args]
     with output.open("ab") as log:
         process = subprocess.Popen(
             command,
@@ -82,4 +110,14 @@ def start(
             env={**os.environ, "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}", **(env or {})},
             start_new_session=new_group,
         )
+    _past_the_wrappers(process)
     return Trainer(run, process, output)
+
+
+def _past_the_wrappers(process: subprocess.Popen[bytes]) -> None:
+    """Return at the first instant at which the process is Python: `env` itself, before it has blocked them, dies of
+    signals as any program would."""
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # it has just ended
+            if "python" in os.readlink(f"/proc/{process.pid}/exe"):
+                return

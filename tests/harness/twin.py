@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
+from andrea_rundir.planfile import Line
+from andrea_rundir.planfile import read as read_plan
 
 CLOCKS = ("time", "seconds", "event")
 
@@ -50,4 +54,36 @@ def twin_diff(hurt: RunDir, whole: RunDir, step: int, *, cadence: int) -> list[s
         mine, theirs = of(hurt), of(whole)
         edges = [s for s in theirs if s % cadence == 0]
         different += [f"{name} {s}: {mine.get(s)} != {theirs[s]}" for s in edges if mine.get(s) != theirs[s]]
+    return different
+
+
+def entries(run: RunDir) -> list[dict[str, Any]]:
+    """All of `.loss.json`, in order, clock fields left out."""
+    found = json.loads(run.loss.read_bytes())
+    return [{name: value for name, value in entry.items() if name not in CLOCKS} for entry in found]
+
+
+def plan_in_force(run: RunDir) -> list[Line]:
+    """The last line of each round, policy texts left out: what a plan says once its void lines are passed over."""
+    newest = {line.plan.round: line for line in read_plan(run.plan)}
+    return [replace(newest[number], policy_text=None) for number in sorted(newest)]
+
+
+def sidecar_diff(hurt: RunDir, whole: RunDir, *, fell_back: bool = False) -> list[str]:
+    """Every way in which two proxies' files differ; where rounds fell back, plans are compared as they are in force."""
+    different = []
+    mine, theirs = entries(hurt), entries(whole)
+    different += [f"entry {i}: {a} != {b}" for i, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
+    if len(mine) != len(theirs):
+        different.append(f"{len(mine)} entries != {len(theirs)}")
+    if fell_back:
+        different += [
+            f"plan: {a} != {b}" for a, b in zip(plan_in_force(hurt), plan_in_force(whole), strict=True) if a != b
+        ]
+    elif hurt.plan.read_bytes() != whole.plan.read_bytes():
+        different.append("plan.jsonl differs")
+    a, b = (json.loads(run.state.read_bytes()) for run in (hurt, whole))
+    different += [
+        f"state {name}: {a[name]} != {b[name]}" for name in ("policy", "step", "phase", "arms") if a[name] != b[name]
+    ]
     return different

@@ -1,0 +1,62 @@
+"""Fold a run's history anew and compare what comes out with `.state.json`, figure by figure.
+
+Beside a proxy at work it only compares. Without one, a file that is missing or differs is replaced (the old one is
+kept as .state.json.bad). Exits 0 when the file is equal, or was missing and is made; 1 when it differs.
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+
+from andrea_cli import facts, output
+from andrea_proxy.rebuild import rebuild, write
+from andrea_rundir import config
+from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED, Held
+from andrea_rundir.lock import Lock
+from andrea_rundir.names import locate
+from andrea_service import identity
+
+SHOWN = 10
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """RUN."""
+    parser.add_argument("run", metavar="RUN")
+
+
+def run(args: Namespace) -> int:
+    """Fold, compare, replace where that is allowed."""
+    directory = locate(args.run)
+    facts.settings(directory)
+    settings = config.load(directory.run_toml)
+    try:
+        with Lock.acquire(directory.proxy_lock, identity.me(settings.run.id)):
+            found = rebuild(directory, settings)
+            replaced = bool(found.differences or found.problem)
+            if replaced:
+                write(directory, found)
+    except Held:
+        found, replaced = rebuild(directory, settings), False
+    equal = not (found.differences or found.problem)
+    shown = {
+        "run": str(directory.root),
+        "step": found.content["step"],
+        "entries": found.entries,
+        "equal": equal,
+        "problem": found.problem,
+        "differences": found.differences,
+        "replaced": replaced,
+    }
+    lines = [f"{found.entries:,} entries folded, to step {found.content['step']:,}"]
+    if equal:
+        lines.append(".state.json is equal to what they give")
+    lines += [found.problem] if found.problem else []
+    lines += [f"differs: {name}" for name in found.differences[:SHOWN]]
+    if (more := len(found.differences) - SHOWN) > 0:
+        lines.append(f"and {more} more")
+    if replaced:
+        lines.append(".state.json was replaced")
+    elif not equal:
+        lines.append("andrea-proxy is at work: stop it and repeat the command to replace the file")
+    output.show(args, shown, lines)
+    return EXIT_REFUSED if found.differences or (found.problem and not replaced) else EXIT_OK

@@ -1,0 +1,236 @@
+"""`.loss.json`: one entry a recorded step, for ever; a JSON array that grows in place and is whole at every instant.
+
+Written by the proxy only. The array ends in `]` and spaces. An append overwrites `]` and some of the spaces in one
+`pwrite`, so the end of the file does not move and a reader beside it sees whole entries; the file grows by whitespace
+alone, 64 KiB at a time. No byte of an entry ever changes. Imports the standard library and our publish.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from andrea_rundir.publish import publish
+
+Entry = dict[str, Any]
+"""step, attempt, loss, ema, arms, lr, grad_norm, tokens, seconds, policy, flags, time."""
+
+GROWTH = 64 << 10
+_OPEN, _CLOSE, _COMMA = b"[\n", b"\n]", b",\n"
+_HEAD = b'{"step":'
+
+
+def encode(entry: Entry) -> bytes:
+    """One line without its end; step and attempt come first. Floats by repr; ValueError for NaN and infinity."""
+    ordered = {"step": entry["step"], "attempt": entry["attempt"], **entry}
+    return json.dumps(ordered, separators=(",", ":"), allow_nan=False).encode()
+
+
+def read(path: Path) -> Iterator[Entry]:
+    """All whole entries in the order of the file, the superseded ones too; a torn tail is left out."""
+    try:
+        with path.open("rb") as file:
+            for raw in file:
+                if raw.startswith(_HEAD):
+                    try:
+                        yield json.loads(raw.rstrip(b",\n"))
+                    except ValueError:
+                        return
+    except FileNotFoundError:
+        return
+
+
+class LossFile:
+    """The one writer. `entries`, `size` (bytes up to the last entry's end) and `digest` say what the file holds."""
+
+    def __init__(self, path: Path, *, trusted: int = 0) -> None:
+        """Opens the file, or makes it. What follows the last whole entry is cut off; `torn` says so.
+
+        The first `trusted` bytes were whole and durable once: their lines are looked at, not parsed. OSError.
+        """
+        self.path = path
+        self.torn: str | None = None
+        self.entries = 0
+        self.last_step = 0
+        self.digest = ""
+        self.mark: tuple[int, str] | None = None
+        """Entries and digest of the first `trusted` bytes; None when no entry ends there."""
+        self.size = len(_OPEN) - 1
+        self._first = 0
+        self._offsets = array("q")
+        self._times: dict[int, list[str]] = {}
+        self._dirty = True  # what a killed writer left may be in memory only
+        fresh = not path.exists() or path.stat().st_size == 0
+        if fresh:
+            publish(path, _OPEN[:1] + _CLOSE + b" " * (GROWTH - 3))
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._length = os.fstat(self._fd).st_size
+        self._scan(trusted)
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add entries, all at once for every reader. OSError when there is no room: nothing was added then."""
+        if not entries:
+            return
+        lines = [encode(entry) for entry in entries]
+        head = _COMMA if self.entries else b"\n"
+        data = head + _COMMA.join(lines) + _CLOSE
+        lacking = self.size + len(data) - self._length
+        if lacking > 0:
+            self._grow((lacking + GROWTH - 1) // GROWTH * GROWTH)
+        self._write(data, self.size)
+        offset = self.size + len(head)
+        for entry, line in zip(entries, lines, strict=True):
+            self._note(line, offset, entry["step"], entry["attempt"])
+            offset += len(line) + len(_COMMA)
+        self._dirty = True
+
+    def sync(self) -> None:
+        """Make everything appended durable. After a failed fsync the whole file is written anew, under its name."""
+        if not self._dirty:
+            return
+        try:
+            os.fsync(self._fd)
+        except OSError:
+            publish(self.path, os.pread(self._fd, self._length, 0))
+            os.close(self._fd)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        self._dirty = False
+
+    def close(self) -> None:
+        """Sync and let go."""
+        self.sync()
+        os.close(self._fd)
+
+    def at(self, step: int) -> Entry | None:
+        """The last entry of a step; None when there is none."""
+        offset = self._offset(step)
+        return None if offset < 0 else self._entry(offset)
+
+    def knows(self, step: int, time: str) -> bool:
+        """Whether an entry of that step and time is on record, superseded or not."""
+        last = self.at(step)
+        if last is None:
+            return False
+        return bool(last["time"] == time) or time in self._times.get(step, ())
+
+    def since(self, size: int) -> Iterator[Entry]:
+        """The entries that stand after the first `size` bytes, in order."""
+        with self.path.open("rb") as file:
+            file.seek(size)
+            file.readline()  # the comma, or `[`
+            while file.tell() < self.size:
+                yield json.loads(file.readline().rstrip(b",\n"))
+
+    def _entry(self, offset: int) -> Entry:
+        data = b""
+        while b"\n" not in data:
+            data += os.pread(self._fd, 4096, offset + len(data))
+        entry: Entry = json.loads(data[: data.index(b"\n")].rstrip(b","))
+        return entry
+
+    def _offset(self, step: int) -> int:
+        i = step - self._first
+        return self._offsets[i] if 0 <= i < len(self._offsets) else -1
+
+    def _note(self, line: bytes, offset: int, step: int, attempt: int) -> None:
+        """Count one entry whose line starts at `offset`."""
+        if not self._offsets:
+            self._first = step
+        while step < self._first:
+            self._offsets.insert(0, -1)
+            self._first -= 1
+        self._offsets.extend([-1] * (step - self._first + 1 - len(self._offsets)))
+        if attempt > 1:
+            self._times.setdefault(step, []).append(str(self._entry(self._offset(step))["time"]))
+        self._offsets[step - self._first] = offset
+        self.entries += 1
+        self.last_step = max(self.last_step, step)
+        self.digest = _chained(self.digest, line)
+        self.size = offset + len(line)
+
+    def _grow(self, count: int) -> None:
+        self._write(b" " * count, self._length)
+
+    def _write(self, data: bytes, at: int) -> None:
+        """All of `data`; what a full disk left of it is made spaces again (they are there already: no new room)."""
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(self._fd, data[done:], at + done)
+        except OSError:
+            if at == self._length:
+                os.ftruncate(self._fd, at)
+            elif done:
+                os.pwrite(self._fd, (_CLOSE + b" " * done)[:done], at)
+            raise
+        self._length = max(self._length, at + len(data))
+
+    def _scan(self, trusted: int) -> None:
+        """Find every entry's place; cut what is not one."""
+        with self.path.open("rb") as file:
+            bad = "" if (raw := file.readline()) == _OPEN else "it does not begin with ["
+            offset, comma = len(raw), True
+            self.mark = (0, self.digest) if trusted == self.size else None
+            while not bad and (raw := file.readline()).strip() != b"]":
+                bad = self._look(raw, offset, comma=comma, parse=offset + len(raw) > trusted + len(_COMMA))
+                if self.size == trusted:
+                    self.mark = (self.entries, self.digest)
+                offset, comma = offset + len(raw), raw.endswith(_COMMA)
+            if not bad and (file.readline() or (comma and self.entries)):
+                bad = "it does not end with an entry and ]"
+        if bad:
+            self._cut(bad)
+
+    def _look(self, raw: bytes, offset: int, *, comma: bool, parse: bool) -> str:
+        """Note the entry in a line; what is wrong with it, or nothing. `comma`: whether an entry may follow."""
+        line = raw.rstrip(b",\n")
+        number = f"entry {self.entries + 1}"
+        whole = line.startswith(_HEAD) and line.endswith(b"}") and raw in (line + b"\n", line + _COMMA)
+        if not (whole and comma) or b" " in line or b"\0" in line:  # a lost page reads as spaces or zeros
+            return f"{number} is not whole"
+        try:
+            if parse:
+                json.loads(line)
+            step, attempt = line[len(_HEAD) :].split(b",", 2)[:2]
+            self._note(line, offset, int(step), int(attempt.removeprefix(b'"attempt":')))
+        except (ValueError, KeyError, TypeError):
+            return f"{number} cannot be read"
+        return ""
+
+    def _cut(self, why: str) -> None:
+        """Close the array after the last good entry; what else the file held is kept beside it where that can be."""
+        start = self.size if self.entries else 0
+        lost = os.pread(self._fd, self._length - start, start).strip(b",\n[] \0")
+        self.torn = f"{why}; {self.entries} entries are whole, {len(lost)} bytes after them are not"
+        if lost:
+            with suppress(OSError):
+                publish(self.path.with_name(self.path.name + ".torn"), lost)
+        data = (b"" if self.entries else _OPEN[:1]) + _CLOSE
+        self._write(data.ljust(self._length - start), start)
+        os.fsync(self._fd)
+
+
+def latest(entries: Iterable[Entry]) -> dict[int, Entry]:
+    """The entry in force of each step, by step: the last one recorded."""
+    found: dict[int, Entry] = {}
+    for entry in entries:
+        found[entry["step"]] = entry
+    return dict(sorted(found.items()))
+
+
+def digest(entries: Iterable[Entry]) -> str:
+    """What `LossFile.digest` is for a file of these entries."""
+    chained = ""
+    for entry in entries:
+        chained = _chained(chained, encode(entry))
+    return chained
+
+
+def _chained(before: str, line: bytes) -> str:
+    return blake2b(before.encode() + line, digest_size=16).hexdigest()

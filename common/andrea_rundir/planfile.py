@@ -1,0 +1,209 @@
+"""`plan.jsonl`: what to train on next, one line a round; appended and fsynced by the proxy, read by everyone.
+
+A line is a `RoundPlan`. The first line of every policy carries that policy's whole text; a line with `fallback` says
+what the trainer did for want of a usable one. A round may stand there more than once: the last line counts. Imports
+the standard library and this package.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from andrea_rundir.lines import back
+from andrea_rundir.plan import RoundPlan
+from andrea_rundir.publish import fsync_dir, publish
+
+
+@dataclass(frozen=True)
+class Line:
+    """One round, and what else its line says."""
+
+    plan: RoundPlan
+    fallback: bool = False
+    """The trainer recorded this round itself; the line only repeats it."""
+    scaled: bool = False
+    """The caps summed under 1 once arms had dropped out, and were scaled up together."""
+    policy_text: str | None = None
+    """The whole of the policy, on the first line of each."""
+
+
+def encode(line: Line) -> bytes:
+    """A line with its end; marks that are not set are left out."""
+    marks = {name: value for name in ("policy_text", "fallback", "scaled") if (value := getattr(line, name))}
+    return json.dumps(marks | line.plan.to_json(), separators=(",", ":")).encode() + b"\n"
+
+
+def decode(data: bytes) -> Line:
+    """What `encode` wrote; ValueError saying what does not fit."""
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise ValueError("a line that is no object")
+    text = found.get("policy_text")
+    if not (text is None or isinstance(text, str)):
+        raise ValueError("a line whose policy_text cannot be used")
+    return Line(
+        RoundPlan.from_json(found), found.get("fallback") is True, found.get("scaled") is True, policy_text=text
+    )
+
+
+def read(path: Path) -> Iterator[Line]:
+    """All lines, oldest first; ValueError at one that cannot be used. A torn last line is left out."""
+    with path.open("rb") as file:
+        for data in file:
+            if data.endswith(b"\n"):
+                yield decode(data)
+
+
+def read_back(path: Path) -> Iterator[Line]:
+    """All lines, newest first; none without a file. ValueError at one that cannot be used."""
+    try:
+        pieces = back(path)
+        next(pieces)  # what follows the last newline: nothing, or a torn line
+        for data in pieces:
+            yield decode(data)
+    except FileNotFoundError:
+        return
+
+
+def line_of(path: Path, number: int) -> Line | None:
+    """The line in force of a round; None when it has none. Cheap for the newest rounds."""
+    for line in read_back(path):
+        if line.plan.round == number:
+            return line
+        if line.plan.round < number - _DISORDER:
+            return None
+    return None
+
+
+_DISORDER = 4
+"""Rounds by which a line may stand after a later one: a fallback is noted behind what had been planned ahead."""
+
+
+def first_lines(path: Path) -> list[Line]:
+    """The lines that carry a policy's text, in order; found without reading the rest as JSON."""
+    return list(_marked(path, b'"policy_text":'))
+
+
+def fallbacks(path: Path) -> Iterator[Line]:
+    """The rounds that the trainer recorded itself, in order."""
+    return _marked(path, b'"fallback":true')
+
+
+def _marked(path: Path, mark: bytes) -> Iterator[Line]:
+    """Lines with `mark` outside of any string: inside of one its quotes would be escaped."""
+    try:
+        with path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size == 0:
+                return
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+                at = data.find(mark)
+                while at >= 0:
+                    start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
+                    if end < 0:
+                        return
+                    yield decode(data[start:end])
+                    at = data.find(mark, end)
+    except FileNotFoundError:
+        return
+
+
+class PlanReader:
+    """Follows the file for the trainer: lines of rounds from `since` on, then whatever comes."""
+
+    def __init__(self, path: Path, since: int) -> None:
+        """Reads back as far as it must; a line that cannot be used counts as one that is not there."""
+        self._path = path
+        self._start: list[Line] = []
+        self._offset = 0
+        try:
+            pieces = back(path)
+            self._offset = path.stat().st_size - len(next(pieces))
+        except FileNotFoundError:
+            return
+        for data in pieces:
+            line = _usable(data)
+            if line is not None and line.plan.round < since - _DISORDER:
+                break
+            if line is not None:
+                self._start.insert(0, line)
+
+    def poll(self) -> list[Line]:
+        """The usable lines that were completed since the last call, in order."""
+        lines, self._start = self._start, []
+        try:
+            with self._path.open("rb") as file:
+                if os.fstat(file.fileno()).st_size < self._offset:
+                    self._offset = 0  # it was set aside and begun anew
+                file.seek(self._offset)
+                *complete, _ = file.read().split(b"\n")
+        except FileNotFoundError:
+            return lines
+        self._offset += sum(map(len, complete)) + len(complete)
+        return lines + [line for data in complete if (line := _usable(data)) is not None]
+
+
+def _usable(data: bytes) -> Line | None:
+    try:
+        return decode(data)
+    except ValueError:
+        return None
+
+
+class PlanFile:
+    """The one writer."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens the file, or makes it; a torn last line is cut off, and `torn` says so. OSError."""
+        self.path = path
+        self.torn: str | None = None
+        fresh = not path.exists()
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        if fresh:
+            fsync_dir(path.parent)
+        rest = next(back(path))
+        self._size = os.fstat(self._fd).st_size - len(rest)
+        if rest:
+            os.ftruncate(self._fd, self._size)
+            self.torn = f"its last line was torn: {len(rest)} bytes were cut off"
+        os.fsync(self._fd)  # what a killed writer left may be in memory only
+
+    def append(self, lines: Sequence[Line]) -> None:
+        """Add lines, durably. OSError when they cannot be written: none was added then."""
+        data = rest = b"".join(map(encode, lines))
+        if not data:
+            return
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._size += len(data)
+        try:
+            os.fsync(self._fd)
+        except OSError:  # never again on that file: the same lines, under the same name, in a new one
+            publish(self.path, self.path.read_bytes())
+            os.close(self._fd)
+            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Let go."""
+        os.close(self._fd)
+
+
+def salvage(path: Path) -> Path:
+    """Set a damaged file aside and put one in its place that holds every line that can be used; the old one's path."""
+    data = path.read_bytes()
+    aside, count = path.with_name(path.name + ".bad"), 1
+    while aside.exists():
+        count += 1
+        aside = path.with_name(f"{path.name}.bad{count}")
+    os.link(path, aside)
+    whole = [piece + b"\n" for piece in data.split(b"\n")[:-1] if _usable(piece) is not None]
+    publish(path, b"".join(whole))
+    return aside

@@ -1,0 +1,100 @@
+"""Looking at the model while it trains: held-out bits a byte and sampled texts, put into the events.
+
+Promises that looking touches no training stream, and that a look broken off by a wish to stop is not recorded, so the
+next start owes it. Writes, through `Outside`, `events/`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from andrea_rundir.config import RunConfig
+from andrea_train.audit import Audit
+from andrea_train.guard import Guard
+from andrea_train.larder import Diet
+from andrea_train.outside import Outside
+from andrea_train.probe import Probe
+from andrea_train.state import Staging
+
+
+@dataclass(frozen=True)
+class Owed:
+    """What the process before left undone for the checkpoint that this one started from."""
+
+    audit: bool = False
+    probe: bool = False
+
+
+class Looks:
+    """The audit and the probe of the policy in force. `make` builds both for a policy's shards."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        guard: Guard,
+        outside: Outside,
+        make: Callable[[Diet], tuple[Audit, Probe]],
+        diet: Diet,
+    ) -> None:
+        self._config, self._guard, self._outside, self._make = config, guard, outside, make
+        self._audit, self._probe = self._begun = make(diet)
+
+    def adopt(self, diet: Diet) -> None:
+        """Look at the arms of another policy from now on."""
+        self._audit, self._probe = self._make(diet)
+
+    def pay(self, owed: Owed, staging: Staging, step: int, digest_of: Callable[[int], str | None]) -> None:
+        """Look as the process before should have at the checkpoint of `step`, whose weights still lie in staging."""
+        if not (owed.audit or owed.probe) or self._outside.stopping():
+            return
+        audit, probe = self._begun
+        weights = staging.weights()
+        if owed.probe:
+            self.measure(weights, step, probe)
+        if owed.audit:
+            self.sample(weights, step, digest_of, audit)
+
+    def measure(self, weights: Tensor, step: int, probe: Probe | None = None) -> None:
+        """Held-out bits a byte of `weights`, float32 `[n_params]`, after `step` steps."""
+        began, probe = time.monotonic(), probe or self._probe
+        bits = probe.measure(weights, self._config.shape, self._outside.stopping)
+        if bits is None:
+            return
+        mean = probe.mean(bits) if np.isfinite(list(bits.values())).all() else None
+        self._outside.events.append(
+            "probe",
+            step=step,
+            arms={arm: value if np.isfinite(value) else None for arm, value in bits.items()},
+            mean=mean,
+            seconds=time.monotonic() - began,
+        )
+        if mean is not None:
+            if probe is self._probe:  # else the policy it belongs to has ended since
+                self._guard.probe(step, mean)
+            self._outside.console.say(f"step {step}: {mean:.3f} bits a byte on held-out text")
+
+    def sample(
+        self, weights: Tensor, step: int, digest_of: Callable[[int], str | None], audit: Audit | None = None
+    ) -> None:
+        """Six texts written by `weights`, and a judgement of them. Raises Halt after too many alarms in a row."""
+        began, audit = time.monotonic(), audit or self._audit
+        found = audit.run(weights, self._config.shape, step, self._outside.stopping)
+        if found is None:
+            return
+        seconds, digest = time.monotonic() - began, digest_of(step)
+        self._outside.events.append("audit", step=step, digest=digest, seconds=seconds, **found)
+        if audit is self._audit:
+            self._guard.audit(alarm=found["alarm"], counted=step % self._config.checkpoint.every == 0)
+        self._outside.console.sample(step, found)
+        if found["alarm"]:
+            text = f"{found['looped']} of {len(found['samples'])} samples run in circles"
+            self._outside.warn(step, "samples loop", text)
+        limit = self._config.samples.halt_after
+        if limit and self._guard.alarms >= limit:
+            why = f"collapsed: the samples of {self._guard.alarms} checkpoints in a row run in circles"
+            raise self._guard.halt(step, why)

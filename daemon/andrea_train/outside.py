@@ -1,0 +1,33 @@
+"""Everyone the trainer tells or listens to, in one place. Writes, through the event log, `events/`."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from andrea_rundir.events import EventLog
+from andrea_service.notify import Heartbeat, Notifier
+from andrea_service.signals import Signals
+from andrea_train.console import Console
+
+
+@dataclass
+class Outside:
+    """The operator's signals, the service manager, the screen, the journal, and the run's history."""
+
+    signals: Signals
+    notifier: Notifier
+    heartbeat: Heartbeat
+    console: Console
+    log: logging.Logger
+    events: EventLog
+
+    def stopping(self) -> bool:
+        """Whether a stop is wished for. Asked in everything that can last, so it counts as a sign of life."""
+        self.heartbeat.beat()
+        return self.signals.stop_wanted.is_set()
+
+    def warn(self, step: int, what: str, detail: str, *, event: str = "warning") -> None:
+        """Something an operator should know: into the history and the journal (there as a message of kind `event`)."""
+        self.events.append("warning", step=step, what=what, detail=detail)
+        self.log.warning("%s: %s", what, detail, extra={"event": event, "step": step})

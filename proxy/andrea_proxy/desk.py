@@ -1,0 +1,250 @@
+"""The desk: what the proxy does for one run, turn by turn: record, fold, plan, pivot, and the sidecars of it all.
+
+Promises that every turn can be broken off by a kill and taken up again, that what a later file relies on is durable
+before it, and that a full disk only makes it wait. Writes through its parts: `.loss.json`, `plan.jsonl`,
+`.samples.json`, `.state.json`, `archive/` and `policy.toml`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from andrea_corpus.rounds import Regime
+from andrea_proxy import state
+from andrea_proxy.curriculum import Curriculum, Known
+from andrea_proxy.fold import Fold
+from andrea_proxy.past import new_fold, open_plan, refold, weights_since
+from andrea_proxy.pivot import Pivot
+from andrea_proxy.policies import Policies
+from andrea_proxy.recorder import Recorder
+from andrea_proxy.samples import Samples
+from andrea_rundir import lossfile
+from andrea_rundir.config import RunConfig
+from andrea_rundir.events import Tail
+from andrea_rundir.faults import BadConfig
+from andrea_rundir.lossfile import Entry, LossFile
+from andrea_rundir.names import RunDir
+from andrea_rundir.plan import RoundPlan, round_of
+
+SAVE_SECONDS = 1.0
+"""Between two writings of what is only a cache."""
+
+
+class Desk:
+    """All parts of a proxy at work. `turn` is called again and again; `close` at the end."""
+
+    def __init__(
+        self, run: RunDir, config: RunConfig, log: logging.Logger, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Opens and repairs everything; BadConfig when the policy in force cannot be used or found."""
+        self.run, self.config = run, config
+        self._log, self._clock = log, clock
+        self._size, self._batch = config.round_steps, config.optimizer.batch_size
+        self._told: dict[str, str] = {}
+        self._fallbacks: list[tuple[RoundPlan, bool]] = []
+        self._ended: dict[str, Any] | None = None
+        self._zombies: list[dict[str, Any]] = []
+        self._saved, self._synced = clock(), -1
+        self.started: dict[str, Any] | None = None
+        """The newest start event."""
+        content, problem = state.read(run)
+        self._loss = LossFile(run.loss, trusted=state.trusted(content))
+        self._recorder = Recorder(self._loss)
+        self._plan = open_plan(run, self.say)
+        self._policies = Policies(run, context=config.shape.context, round_steps=self._size)
+        self.curriculum = Curriculum(self._plan, self._policies, config)
+        self.fold, position = self._restore(content, problem)
+        self._policies.find(self.fold.regime.arms)
+        self._tail, self._at = Tail(run.events, position), self.fold.step
+        self._samples = Samples(run, config.run.id, self.fold.regime.id)
+        self._pivot = Pivot(run, self._policies, config.run.id, lambda text, step: self.say(text, step, "pivot"))
+        self._edited = False
+
+    # What is told.
+
+    def say(self, text: str, step: int = 0, event: str = "warning") -> None:
+        """One line in the journal."""
+        level = logging.WARNING if event == "warning" else logging.INFO
+        self._log.log(level, "%s", text, extra={"event": event, "step": step})
+
+    def say_once(self, about: str, text: str) -> None:
+        """A line when what is to be said about something has changed; "" says nothing."""
+        if self._told.get(about, "") != text:
+            self._told[about] = text
+            if text:
+                self.say(text, self.fold.step)
+
+    @property
+    def line(self) -> str:
+        """The status in a line."""
+        standing = self.curriculum.standing
+        planned = f"planned to step {standing.step}" if standing is not None else "waits for the trainer"
+        return f"step {self.fold.step}, {planned}, policy {self.fold.regime.id}"
+
+    # A turn.
+
+    def turn(self, alive: Callable[[], bool] = lambda: True) -> None:
+        """Take what is new, to its end or while `alive()`; then plan and save. OSError: call again later."""
+        self._write()
+        while alive() and (events := self._tail.poll()):
+            self._take(events)
+            self._write()
+        if not alive():
+            return
+        if not self._edited:
+            self._edited = True
+            self._pivot.claim_edit(self._in_plan)
+        self._pivot.claim(self._in_plan)
+        self._publish()
+        self._finish_pivot()
+        self._save(forced=False)
+
+    def close(self) -> None:
+        """Everything durable; the files are let go."""
+        self._write()
+        self._save(forced=True)
+        self._loss.close()
+        self._plan.close()
+
+    @property
+    def _in_plan(self) -> Regime:
+        """The policy of the newest line in force."""
+        standing = self.curriculum.standing
+        return self.fold.regime if standing is None else self._policies.of(standing.policy)
+
+    def _take(self, events: list[dict[str, Any]]) -> None:
+        """Into memory only: what the disk refuses must not be lost."""
+        for event in events:
+            if event["event"] in ("start", "step"):
+                self._at = event["step"]
+            if event["event"] == "start":
+                self.started = event
+                if policy := event.get("policy"):
+                    self._policies.learn(policy["id"], policy["text"], policy["arms"])
+            elif event["event"] == "fallback":
+                plan = RoundPlan.from_json(event)
+                self._fallbacks.append((plan, plan.first == self._at + 1))
+            elif event["event"] == "unreadable":
+                self.say(f"a line of the events cannot be read: {event['segment']}, line {event['line']}")
+        self._samples.take(events)
+        for problem in self._recorder.take(events):
+            self.say(problem)
+
+    def _write(self) -> None:
+        """Entries to the file, then into the fold; then the rounds that fell back into the plan."""
+        for entry in self._recorder.flush():
+            if entry["attempt"] == 1:
+                self._observe(entry)
+            else:
+                self.say(f"step {entry['step']} was trained again and came out differently", entry["step"])
+        if not self._recorder.waiting and self._fallbacks:
+            fresh = self.curriculum.fell_back(self._fallbacks)
+            self._fallbacks = []
+            if fresh:
+                rounds = f"steps {fresh[0].first} to {fresh[-1].last}"
+                self.say(f"the trainer had no plan and fell back, {rounds}", fresh[0].first, "fallback")
+
+    def _observe(self, entry: Entry) -> None:
+        old = self.fold.regime
+        if entry["policy"] != old.id and self.fold.step:
+            self._ended = self._render(self.fold)
+            self._samples.pivot(entry["policy"])
+            self._zombies = []
+        self.fold.observe(entry)
+
+    def _publish(self) -> None:
+        """Plan lines that are due. Entries they rest on are made durable first."""
+        curriculum, fold = self.curriculum, self.fold
+        if curriculum.standing is None and not self._loss.entries and not self._fallbacks:
+            curriculum.begin(fold.regime, fold.step)
+        known = Known(fold.step, self._weights, fold.lifetime)
+        if self._synced != (synced := round_of(fold.step + 1, self._size)):
+            self._loss.sync()
+            self._synced = synced
+        wanted = self._pivot.wanted(self._in_plan)
+        try:
+            lines = curriculum.publish(known, wanted)
+            self.say_once("request", "")
+        except BadConfig as fault:
+            self.say_once("request", f"the pivot cannot be carried out: {'; '.join(fault.lines())}")
+            lines = curriculum.publish(known, None)
+        for line in lines:
+            if wanted is not None and line.plan.first == self._policies.of(line.plan.policy).start + 1:
+                self.say(f"policy {line.plan.policy} begins with step {line.plan.first}", line.plan.first, "pivot")
+        self.say_once("limits", "; ".join(curriculum.notes))
+
+    def _weights(self, number: int) -> dict[str, float] | None:
+        """The learner's weights for a round; folded anew where the fold has gone past it."""
+        if number not in self.fold.weights and number <= self.fold.weighed:
+            old = weights_since(lossfile.read(self.run.loss), self._new_fold(), number)
+            self.fold.weights = {**old, **self.fold.weights}
+        return self.fold.weights.get(number)
+
+    def _finish_pivot(self) -> None:
+        regime = self.fold.regime
+        if regime.start == 0:
+            return
+        last = self._loss.at(regime.start)
+        if last is None:  # a history that begins here: there is nothing to archive
+            return
+        before = self._policies.of(last["policy"])
+        self._pivot.archive(before, regime, self._state_at_end, self._synced > round_of(regime.start, self._size))
+
+    def _state_at_end(self) -> dict[str, Any]:
+        """The state of the policy before, after its last step."""
+        if self._ended is None or self._ended["step"] != self.fold.regime.start:
+            self._ended = self._render(refold(lossfile.read(self.run.loss), self._new_fold(), self.fold.regime.start))
+        return self._ended
+
+    # The sidecars.
+
+    def _save(self, *, forced: bool) -> None:
+        """The caches, once a second. Never ahead of what they were made from."""
+        now = self._clock()
+        if not forced and now - self._saved < SAVE_SECONDS:
+            return
+        self._saved = now
+        self._samples.save()
+        if self._recorder.waiting or self._fallbacks:
+            return
+        self._loss.sync()
+        state.save(self.run, self._render(self.fold), self._loss, self._tail.position)
+
+    def _render(self, fold: Fold) -> dict[str, Any]:
+        plan = state.line_of(self.run, fold.step, self._size)
+        return state.render(self.run, self.config.run.id, fold, plan, self._batch, self._zombies)
+
+    def _new_fold(self) -> Fold:
+        return new_fold(self.run, self.config, self._policies, self.curriculum.standing)
+
+    def _restore(self, content: dict[str, Any] | None, problem: str) -> tuple[Fold, tuple[int, int]]:
+        """The fold over all entries on record: from the cache and what came since, else anew, saying why."""
+        found = state.Found(problem=problem)
+        if content is not None:
+            found = state.restore(
+                content,
+                self._loss,
+                self._policies,
+                run_id=self.config.run.id,
+                seed=self.config.run.seed,
+                round_steps=self._size,
+            )
+        if self._loss.torn:
+            found.position = (0, 0)
+            self.say(f".loss.json was torn: {self._loss.torn}; what is missing comes from the events")
+        if found.fold is not None:
+            self._zombies, fold = found.retired, found.fold
+            for entry in self._loss.since(found.size):
+                if entry["attempt"] == 1:
+                    fold.observe(entry)
+            return fold, found.position
+        fold = refold(lossfile.read(self.run.loss), self._new_fold())
+        self._zombies = state.zombies(found, fold)
+        if found.problem:
+            gone = ", ".join(str(arm["arm"]) for arm in self._zombies)
+            retired = f"; arms it carried that are not in the policy are retired: {gone}" if gone else ""
+            self.say(f".state.json is not used: {found.problem}; folded anew from history{retired}", fold.step)
+        return fold, (0, 0)

@@ -1,0 +1,133 @@
+"""A pivot: another policy from step S+1 on, the same weights, nothing paused.
+
+Promises that a request is refused before anything changes when it cannot be carried out, that the first durable plan
+line of the new policy is the commit, and that every act can be done twice, so that a proxy killed anywhere finishes
+it. Writes `policy.pending.toml` (by renaming the request), `archive/step_S/` and `policy.toml`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from andrea_corpus.ledger import fingerprints
+from andrea_corpus.rounds import Regime
+from andrea_proxy import samples
+from andrea_proxy.policies import Policies
+from andrea_rundir import policy, sidecars, tomlfile
+from andrea_rundir.faults import BadConfig, Fault
+from andrea_rundir.names import RunDir, checkpoint_name
+from andrea_rundir.publish import fsync_dir, publish
+
+Say = Callable[[str, int], None]
+"""Takes a sentence and the step it is about."""
+
+
+class Pivot:
+    """The request under way, if any, and the archive of the policy that ended last."""
+
+    def __init__(self, run: RunDir, policies: Policies, run_id: str, say: Say) -> None:
+        self._run, self._policies, self._run_id, self._say = run, policies, run_id, say
+        self._told: set[str] = set()
+
+    @property
+    def pending(self) -> str | None:
+        """The text of a claimed request."""
+        try:
+            return tomlfile.read(self._run.policy_pending)
+        except BadConfig:
+            return None
+
+    def claim_edit(self, regime: Regime) -> None:
+        """At a start: `policy.toml` is not the policy in force, so somebody edited it; claim it as a request.
+
+        BadConfig when it cannot be used or is not prepared: the proxy must not go on as if nothing had been wished.
+        """
+        path = self._run.policy_toml
+        if not path.exists():
+            publish(path, regime.text.encode())
+            self._say("policy.toml was gone: written anew from the plan", regime.start)
+        elif (text := tomlfile.read(path)) != regime.text and text != self.pending:
+            self._policies.usable(text, str(path))
+            if self.pending is not None:
+                self._say("policy.toml was edited while a pivot is under way: the pivot goes first", regime.start)
+            else:
+                publish(self._run.policy_pending, text.encode())
+                self._say("policy.toml was edited: it takes effect at the next boundary", regime.start)
+
+    def claim(self, regime: Regime) -> None:
+        """Claim the request that lies there, unless one is under way; one that cannot be used is set aside."""
+        request = self._run.policy_next
+        if self.pending is not None or not request.exists():
+            return
+        try:
+            text = tomlfile.read(request)
+            if (text, self._policies.usable(text, str(request))) == (regime.text, dict(regime.arms)):
+                raise BadConfig("this policy is in force already", where=str(request))
+        except Fault as fault:
+            aside = request.with_name(request.name + ".bad")
+            request.rename(aside)
+            self._say(f"a pivot was refused, its policy is kept as {aside.name}: {'; '.join(fault.lines())}", 0)
+            return
+        request.rename(self._run.policy_pending)
+        fsync_dir(self._run.root)
+
+    def wanted(self, regime: Regime) -> Callable[[int], Regime] | None:
+        """For the curriculum, whose newest line is under `regime`: the policy to go over to; None when it has."""
+        text = self.pending
+        if text is None or self._is(text, regime):
+            return None
+        return lambda step: self._policies.prepared(text, str(self._run.policy_pending), step)
+
+    def archive(self, before: Regime, regime: Regime, state: Callable[[], dict[str, Any]], recorded: bool) -> bool:
+        """Fill `archive/step_S/` for the policy `before` that ended with step S, as far as can be done now.
+
+        `regime` is in force since; `state` gives the old policy's state after S; `recorded` says whether entry S is
+        durable. True when the archive is complete and `policy.toml` is the policy in force.
+        """
+        step = regime.start
+        folder = self._run.archived(step)
+        if not (folder / "policy.toml").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            if not (folder / ".state.json").exists():
+                sidecars.save(folder / ".state.json", state())
+            later = max(self._run.checkpoints(), default=0) > step
+            if not (recorded and self._link(folder, step, later)):
+                return False
+            audits = samples.collect(self._run, before.id, until=step)
+            if not (step in audits or later):
+                return False
+            sidecars.save(folder / ".samples.json", samples.content(self._run, self._run_id, before.id, audits))
+            publish(folder / "policy.toml", before.text.encode())
+            fsync_dir(self._run.archive)
+            fsync_dir(self._run.root)
+        if (text := self.pending) is not None and self._is(text, regime):
+            self._run.policy_pending.rename(self._run.policy_toml)
+            fsync_dir(self._run.root)
+            self._say(f"policy {before.id} ended with step {step}; {regime.id} is in force", step)
+        return True
+
+    def _link(self, folder: Path, step: int, later: bool) -> bool:
+        """A hard link to the checkpoint of `step`; True also when there will never be one (it could not be saved)."""
+        name = checkpoint_name(step)
+        with suppress(FileExistsError, FileNotFoundError):
+            os.link(self._run.root / name, folder / name)
+        if (folder / name).exists():
+            return True
+        if later and name not in self._told:
+            self._told.add(name)
+            self._say(f"{name} is not there: the archive of the policy that ended with it goes without", step)
+        return later
+
+    def _is(self, text: str, regime: Regime) -> bool:
+        """Whether a policy's text, over the sources as they are prepared now, is the policy in force."""
+        if text != regime.text:
+            return False
+        try:
+            rules = policy.parse(text, str(self._run.policy_pending), self._run.root)
+            return fingerprints(self._run, rules) == dict(regime.arms)
+        except BadConfig:
+            return True

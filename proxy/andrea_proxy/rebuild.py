@@ -1,0 +1,86 @@
+"""The state, folded anew from `.loss.json` and `plan.jsonl` alone, and how it differs from the one on disk.
+
+Reads only, so that it can be done beside a proxy at work; `write` is for when there is none.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from andrea_proxy import state
+from andrea_proxy.past import new_fold, refold
+from andrea_proxy.policies import Policies
+from andrea_rundir import lossfile, sidecars
+from andrea_rundir.config import RunConfig
+from andrea_rundir.lossfile import LossFile
+from andrea_rundir.names import RunDir
+
+_PLACES = ("history", "events")
+"""Where the file stands in history; not folded, but what is folded up to there must be equal."""
+
+
+@dataclass(frozen=True)
+class Rebuilt:
+    """The content as it should be; where the file differs ("arms.prose.share"), or why it cannot be used at all."""
+
+    content: dict[str, Any]
+    entries: int
+    differences: list[str]
+    problem: str
+
+
+def rebuild(run: RunDir, config: RunConfig) -> Rebuilt:
+    """Fold as much of history as the file says it covers, all of it where it says nothing; compare.
+
+    BadConfig when nothing says what a policy of the history is.
+    """
+    try:
+        found, problem = sidecars.load(run.state), ""
+        if found is None:
+            problem = "there is no .state.json"
+    except sidecars.Unusable as why:
+        found, problem = None, str(why)
+    policies = Policies(run, context=config.shape.context, round_steps=config.round_steps)
+    covered = _covered(found)
+    entries = list(islice(lossfile.read(run.loss), covered))
+    fold = refold(entries, new_fold(run, config, policies, None))
+    plan = state.line_of(run, fold.step, config.round_steps)
+    retired = [arm for arm in (found or {}).get("retired", []) if "after" not in arm]
+    made = state.render(run, config.run.id, fold, plan, config.optimizer.batch_size, retired)
+    content: dict[str, Any] = json.loads(json.dumps(made))
+    if found is None:
+        return Rebuilt(content, len(entries), [], problem)
+    kept = {name: value for name, value in found.items() if name not in _PLACES}
+    differences = _differences(kept, content)
+    if found["history"]["digest"] != lossfile.digest(entries):
+        differences.append("history.digest")
+    return Rebuilt(content, len(entries), differences, "")
+
+
+def write(run: RunDir, rebuilt: Rebuilt) -> None:
+    """Put it in place; the proxy's lock must be held. What was there stands aside as `.state.json.bad`."""
+    if run.state.exists():
+        sidecars.set_aside(run.state, sidecars.Unusable(""))
+    loss = LossFile(run.loss)
+    try:
+        if loss.entries == rebuilt.entries:  # else the next proxy folds anew, from the beginning
+            state.save(run, rebuilt.content, loss, (0, 0))
+    finally:
+        loss.close()
+
+
+def _covered(found: dict[str, Any] | None) -> int | None:
+    history = found.get("history") if found is not None else None
+    count = history.get("entries") if isinstance(history, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _differences(one: Any, other: Any, where: str = "") -> list[str]:
+    """Dotted names of everything that two JSON values do not have in common."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted({*one, *other})
+        return [d for name in names for d in _differences(one.get(name), other.get(name), f"{where}.{name}")]
+    return [] if one == other else [where.lstrip(".")]

@@ -1,0 +1,123 @@
+"""The process around the desk: one per run, heard and seen by the service manager, ended by SIGTERM with all flushed.
+
+Promises that a second proxy changes nothing, that it starts before, after or without the trainer, and that a full
+disk makes it wait and say so. Writes `proxy.lock` and `proxy.pid`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from andrea_proxy.desk import Desk
+from andrea_proxy.watch import Watch
+from andrea_rundir import config, filesystem, publish
+from andrea_rundir.faults import EXIT_OK, Refused
+from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
+from andrea_rundir.names import RunDir
+from andrea_service import identity, journal
+from andrea_service.notify import Heartbeat, Notifier
+from andrea_service.signals import Signals
+
+TROUBLE_SECONDS = 1.0
+START_SECONDS = 60.0
+
+
+def serve(run: RunDir, signals: Signals) -> int:
+    """Hold the proxy's lock of a run and serve it until a stop is wished for; the exit code."""
+    if not run.run_toml.exists():
+        raise Refused(
+            "no run here",
+            where=str(run.root),
+            expected="a directory with a run.toml",
+            todo="`andrea init` makes one",
+        )
+    filesystem.refuse_network(run.root)
+    settings = config.load(run.run_toml)
+    with Lock.acquire(run.proxy_lock, identity.me(settings.run.id)):
+        publish.sweep(run.root)
+        write_pidfile(run.proxy_pid, os.getpid())
+        notifier = Notifier()
+        service = _Service(run, signals, notifier)
+        try:
+            while service.serve(settings):
+                settings = config.load(run.run_toml)
+            notifier.stopping("all is written")
+        finally:
+            remove_pidfile(run.proxy_pid, os.getpid())
+    return EXIT_OK
+
+
+class _Service:
+    """Turns, one after another, until the outside wishes for an end."""
+
+    def __init__(self, run: RunDir, signals: Signals, notifier: Notifier) -> None:
+        self._run, self._signals, self._notifier = run, signals, notifier
+        self._heartbeat = Heartbeat(notifier)
+        self._ready = False
+
+    def serve(self, settings: config.RunConfig) -> bool:
+        """True when the trainer has started with another configuration and it is to be read anew."""
+        log = journal.setup(settings.run.name)
+        if not self._ready:
+            self._notifier.extend(START_SECONDS)
+        desk = Desk(self._run, settings, log)
+        anew = False
+        with Watch(self._run, desk.say) as watch:
+            while not self._stopping() and not (anew := self._outdated(desk, settings)):
+                trouble = self._turn(desk)
+                if not self._ready and self._alive():
+                    self._ready = True
+                    self._notifier.ready(desk.line)
+                    log.info("%s", desk.line, extra={"event": "ready", "step": desk.fold.step})
+                if trouble:
+                    self._signals.stop_wanted.wait(TROUBLE_SECONDS)
+                else:
+                    watch.wait(self._stopping)
+        desk.close()
+        log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
+        return anew
+
+    def _turn(self, desk: Desk) -> bool:
+        """One turn; whether the disk refused something."""
+        try:
+            desk.turn(self._alive)
+        except OSError as error:
+            what = f"waits: {error.strerror}: {error.filename or self._run.root}"
+            desk.say_once("disk", what)
+            self._notifier.status(what)
+            return True
+        desk.say_once("disk", "")
+        self._notifier.status(desk.line)
+        return False
+
+    def _alive(self) -> bool:
+        """Looked at wherever there may be much to do."""
+        self._heartbeat.beat()
+        if not self._ready:
+            self._notifier.extend(START_SECONDS)
+        return not self._signals.stop_wanted.is_set()
+
+    def _stopping(self) -> bool:
+        self._heartbeat.beat()
+        return self._signals.stop_wanted.is_set()
+
+    def _outdated(self, desk: Desk, settings: config.RunConfig) -> bool:
+        """Whether the newest start of the trainer was with a configuration that is now in run.toml and not ours."""
+        started = desk.started
+        desk.started = None
+        if started is None or _relevant(started["config"]) == _relevant(settings.model_dump(mode="json")):
+            return False
+        now = config.load(self._run.run_toml)
+        return _relevant(now.model_dump(mode="json")) == _relevant(started["config"])
+
+
+def _relevant(tables: dict[str, Any]) -> tuple[object, ...]:
+    """The keys that planning depends on."""
+    return (
+        tables["run"]["seed"],
+        tables["model"],
+        tables["optimizer"]["batch_size"],
+        tables["optimizer"]["max_steps"],
+        tables["checkpoint"]["every"],
+    )

@@ -1,0 +1,30 @@
+"""Runs that trainer and proxy share, made from texts that are written once: equal paths give equal policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from andrea_rundir.names import RunDir
+from harness import make_run, texts
+
+Make = Callable[..., RunDir]
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two arms of text."""
+    return texts(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory, sources: dict[str, Path]) -> Make:
+    """Makes a small prepared run; `changes` go over the small configuration."""
+
+    def made(name: str, changes: dict[str, Any] | None = None, **more: Any) -> RunDir:
+        return make_run(tmp_path_factory.mktemp(name) / "run", changes=changes, **{"arms": sources, **more})
+
+    return made

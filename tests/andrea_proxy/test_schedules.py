@@ -1,0 +1,314 @@
+"""The twin check in one process: the real feed and the real desk take turns in every order, killed at every write."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from andrea_corpus.prepare import prepare
+from andrea_corpus.tokenizer import ByteTokenizer
+from andrea_proxy.desk import Desk
+from andrea_rundir import planfile, policy
+from andrea_rundir.events import EventLog
+from andrea_rundir.events import read as read_events
+from andrea_rundir.lossfile import latest, read
+from andrea_rundir.names import RunDir
+from andrea_rundir.plan import policy_start
+from harness import entries, sidecar_diff
+from harness.dry import DryTrainer, desk, quiet
+
+LAST, CADENCE = 80, 10
+RULES = """
+max_epochs = 2.5
+[[phases]]
+name = "warm-up"
+until_step = 30
+[[phases]]
+name = "prose-only"
+until_step = 40
+arms = ["prose"]
+"""
+
+Make = Callable[..., RunDir]
+
+
+class Killed(BaseException):
+    """Where a SIGKILL would have struck."""
+
+
+@pytest.fixture(scope="module")
+def fresh(make: Make) -> RunDir:
+    changes = {"optimizer": {"max_steps": LAST}, "checkpoint": {"every": CADENCE}}
+    return make("fresh", changes, rules=RULES)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Nobody cuts the power here, and hundreds of schedules would wait for the disk most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield
+
+
+@pytest.fixture
+def copy(fresh: RunDir, tmp_path: Path) -> Callable[[str], RunDir]:
+    return lambda name: RunDir(Path(shutil.copytree(fresh.root, tmp_path / name)))
+
+
+@pytest.fixture(scope="module")
+def whole(fresh: RunDir, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    run = quiet(RunDir(Path(shutil.copytree(fresh.root, tmp_path_factory.mktemp("whole") / "run"))), LAST)
+    assert [entry["step"] for entry in read(run.loss)] == list(range(1, LAST + 1))
+    shares = {tuple(sorted(entry["arms"])) for entry in read(run.loss)}
+    assert ("prose",) in shares and ("prose", "sums") in shares
+    return run
+
+
+@contextmanager
+def killed_at(call: int) -> Iterator[list[int]]:
+    """The `call`-th write, fsync, rename, link or truncation in here kills; the list counts them."""
+    count = [0]
+    names = ("pwrite", "write", "fsync", "rename", "link", "ftruncate")
+    real = {name: getattr(os, name) for name in names}
+
+    def hurt(name: str) -> Callable[..., Any]:
+        def act(*args: Any, **kwargs: Any) -> Any:
+            count[0] += 1
+            if count[0] == call:
+                raise Killed
+            return real[name](*args, **kwargs)
+
+        return act
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(os, name, hurt(name))
+        yield count
+
+
+def test_a_proxy_killed_at_every_write_it_makes(copy: Callable[[str], RunDir], whole: RunDir) -> None:
+    """One life a turn: killed at its first write, the next at its second, and so on until one lives; then anew."""
+    run, kills, call = copy("run"), 0, 1
+
+    def turn() -> bool:
+        nonlocal kills, call
+        with killed_at(call):
+            try:
+                desk(run).turn()
+            except Killed:
+                kills, call = kills + 1, call + 1
+            else:
+                call = 1
+        return True
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < LAST:
+        turn()
+        trainer.train(trainer.step + 1)
+    last = desk(run)
+    last.turn()
+    last.close()
+    assert kills > 60 and sidecar_diff(run, whole) == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_any_schedule_gives_the_same_files(seed: int, copy: Callable[[str], RunDir], whole: RunDir) -> None:
+    """Steps, turns, kills of either, in random order; the trainer never gives up waiting."""
+    run, rng = copy("run"), np.random.default_rng(seed)
+    proxy: list[Desk] = []
+
+    def turn() -> bool:
+        with killed_at(int(rng.integers(1, 60))):
+            try:
+                if not proxy:
+                    proxy.append(desk(run))
+                proxy[0].turn()
+            except Killed:
+                proxy.clear()
+        return True
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < LAST:
+        match rng.integers(12):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1 | 2 | 3:
+                turn()
+            case _:
+                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 8))))
+    last = desk(run)
+    last.turn()
+    last.close()
+    assert sidecar_diff(run, whole) == []
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir]) -> None:
+    """The trainer gives up at random; a run that is given its fallback rounds beforehand becomes the same."""
+    run, rng = copy("run"), np.random.default_rng(1000 + seed)
+    proxy: list[Desk] = []
+
+    def turn() -> bool:
+        with killed_at(int(rng.integers(1, 200))):
+            try:
+                if not proxy:
+                    proxy.append(desk(run))
+                proxy[0].turn()
+            except Killed:
+                proxy.clear()
+        return bool(rng.integers(3))
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < LAST:
+        match rng.integers(16):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1 | 2:
+                turn()
+            case _:
+                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
+    last = desk(run)
+    last.turn()
+    last.close()
+    assert [entry["step"] for entry in entries(run)] == list(range(1, LAST + 1))
+    twin = copy("twin")
+    replay(run, twin)
+    assert sidecar_diff(quiet(twin, LAST), run, fell_back=True) == []
+
+
+def replay(run: RunDir, twin: RunDir) -> None:
+    """Give `twin` the fallback rounds that `run` recorded."""
+    log = EventLog(twin.events)
+    for event in read_events(run.events):
+        if event["event"] == "fallback":
+            log.append("fallback", **{name: value for name, value in event.items() if name not in ("event", "time")})
+    log.close()
+
+
+ANOTHER = """\
+learner = "ucb1"
+[arms.novels]
+path = "{prose}"
+cap = 0.75
+[arms.sums]
+path = "{sums}"
+floor = 0.25
+"""
+
+
+def request_at_25(run: RunDir, sources: dict[str, Path]) -> RunDir:
+    """Trained and planned as far as step 25 lets, nothing pending; then a pivot is asked for: S will be 40."""
+    proxy = desk(run)
+    proxy.turn()
+
+    def wait() -> bool:
+        proxy.turn()
+        return True
+
+    DryTrainer(run, wait).train(25)
+    proxy.turn()
+    proxy.close()
+    text = ANOTHER.format(**sources)
+    prepare(run, policy.parse(text, "the test", run.root), ByteTokenizer(), held_out=0.1, context=32)
+    run.policy_next.write_text(text)
+    return run
+
+
+@pytest.fixture(scope="module")
+def pivoted(fresh: RunDir, sources: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    root = shutil.copytree(fresh.root, tmp_path_factory.mktemp("pivoted") / "run")
+    run = quiet(request_at_25(RunDir(Path(root)), sources), LAST)
+    assert json.loads(run.state.read_bytes())["policy"].startswith("40-") and not run.policy_pending.exists()
+    return run
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_pivot_under_any_schedule(
+    seed: int, copy: Callable[[str], RunDir], pivoted: RunDir, sources: dict[str, Path]
+) -> None:
+    """As any schedule, from the request on; the archive too must come out equal, whenever it was filled."""
+    run, rng = request_at_25(copy("run"), sources), np.random.default_rng(2000 + seed)
+    proxy: list[Desk] = []
+
+    def turn() -> bool:
+        with killed_at(int(rng.integers(1, 60))):
+            try:
+                if not proxy:
+                    proxy.append(desk(run))
+                proxy[0].turn()
+            except Killed:
+                proxy.clear()
+        return True
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < LAST:
+        match rng.integers(12):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1 | 2 | 3:
+                turn()
+            case _:
+                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 8))))
+    last = desk(run)
+    last.turn()
+    last.close()
+    assert sidecar_diff(run, pivoted) == [] and not run.policy_pending.exists()
+    assert run.policy_toml.read_bytes() == pivoted.policy_toml.read_bytes()
+    assert archived(run) == archived(pivoted)
+
+
+def archived(run: RunDir) -> dict[str, Any]:
+    folder = run.archived(40)
+    content: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir()}
+    content[".state.json"] = json.loads(content[".state.json"])
+    samples = json.loads(content[".samples.json"])
+    content[".samples.json"] = [(audit["step"], audit["samples"]) for audit in samples["audits"]]
+    return content
+
+
+def test_a_pivot_whose_first_round_fell_back_happens_at_the_next_boundary(
+    copy: Callable[[str], RunDir], sources: dict[str, Path]
+) -> None:
+    run = request_at_25(copy("run"), sources)
+    proxy = desk(run)
+    proxy.turn()
+
+    def wait() -> bool:
+        proxy.turn()
+        return True
+
+    trainer = DryTrainer(run, wait)
+    trainer.train(40)
+    proxy.turn()
+    assert [policy_start(line.plan.policy) for line in planfile.first_lines(run.plan)] == [0, 40]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("andrea_rundir.planfile.PlanReader.poll", lambda reader: [])
+        trainer = DryTrainer(run, lambda: False)
+        trainer.train(45)
+    trainer = DryTrainer(run, wait)
+    trainer.train(LAST)
+    proxy.turn()
+    proxy.close()
+    starts = [int(entry["policy"].partition("-")[0]) for entry in latest(read(run.loss)).values()]
+    assert starts == [0] * 50 + [50] * (LAST - 50)
+    assert run.archived(50).is_dir() and not run.archived(40).exists() and not run.policy_pending.exists()
+
+
+def test_the_data_runs_out(make: Make, tmp_path: Path) -> None:
+    """All arms have an epoch limit: the last plan ends where the last whole batch does, and so does the trainer."""
+    limited = {"optimizer": {"max_steps": 10_000}, "checkpoint": {"every": CADENCE}}
+    run = make("short", limited, rules="max_epochs = 0.3\n")
+    text = run.policy_toml.read_text().replace("[arms.sums]", "max_epochs = 0.3\n[arms.sums]")
+    run.policy_toml.write_text(text)
+    quiet(run, 10_000)
+    pulls = sum(count for entry in read(run.loss) for count, *_ in entry["arms"].values())
+    room = sum(int(0.3 * windows) for windows in desk(run).fold.regime.windows.values())
+    assert 0 <= room - pulls < 4 and pulls % 4 == 0

@@ -1,0 +1,118 @@
+"""The proxy as a process: lock, signals, readiness, memory, and what it may import."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from andrea_rundir.lock import probe, read_pidfile
+from andrea_rundir.names import RunDir
+from andrea_service.presence import look
+from harness import start_proxy, until
+from harness.dry import DryTrainer, quiet
+
+Make = Callable[..., RunDir]
+
+
+@pytest.fixture(scope="module")
+def run(make: Make) -> RunDir:
+    return quiet(make("served", {"optimizer": {"max_steps": 4000}}), 30)
+
+
+def lines(run: RunDir) -> int:
+    return run.plan.read_bytes().count(b"\n")
+
+
+def test_it_is_ready_heard_and_ended(run: RunDir, tmp_path: Path) -> None:
+    """READY comes once all is caught up; SIGUSR1 does nothing; SIGTERM ends it with everything written."""
+    address = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(address)
+        manager.settimeout(30)
+        with start_proxy(run, env={"NOTIFY_SOCKET": address}) as proxy:
+            said = [manager.recv(4096).decode()]
+            while said[-1] != "READY=1":
+                said.append(manager.recv(4096).decode())
+            assert look(run, "proxy").state == "running" and read_pidfile(run.proxy_pid) == proxy.pid
+            proxy.signal(signal.SIGUSR1)
+            with start_proxy(run) as second:
+                assert second.wait() == 75 and "Traceback" not in second.said()
+            DryTrainer(run, lambda: not time.sleep(0.01)).train(75)
+            until("the steps are recorded", lambda: run.loss.read_bytes().count(b'"step":75,') == 1)
+            assert proxy.process.poll() is None and proxy.stop() == 0
+        while said[-1].startswith(("READY", "STATUS", "EXTEND")):
+            said.append(manager.recv(4096).decode())
+    assert said[-1].startswith("STOPPING=1") and any("planned to step" in message for message in said)
+    assert read_pidfile(run.proxy_pid) is None and not probe(run.proxy_lock).held
+    assert json.loads(run.state.read_bytes())["step"] == 75
+    assert look(run, "proxy").state == "stopped"
+
+
+def test_where_the_kernel_gives_no_file_events_it_looks_itself_and_says_so(make: Make) -> None:
+    run = make("polled", {"optimizer": {"max_steps": 4000}})
+    no_inotify: dict[str, object] = {"at": "watchdog.observers.api:BaseObserver.schedule", "call": 1, "do": "EMFILE"}
+    with start_proxy(run, hurt=[{**no_inotify, "times": 0}]) as proxy:
+        until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
+        DryTrainer(run, lambda: not time.sleep(0.01)).train(60)
+        assert proxy.stop() == 0
+    assert "no file events" in proxy.said() and lines(run) >= 6
+
+
+def test_catching_up_with_4000_steps_needs_little_memory(make: Make) -> None:
+    """Under 100 MB; and it never imports torch."""
+    run = make("large", {"optimizer": {"max_steps": 100_000}})
+    DryTrainer(run, lambda: False).train(4000)
+    with start_proxy(run) as proxy:
+        until("it has caught up", lambda: run.plan.exists() and lines(run) >= 402, 120)
+        peak = next(line for line in Path(f"/proc/{proxy.pid}/status").read_text().splitlines() if "VmHWM" in line)
+        assert "torch" not in Path(f"/proc/{proxy.pid}/maps").read_text()
+        assert proxy.stop() == 0, proxy.said()
+    assert int(peak.split()[1]) < 100_000, peak
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "words"),
+    [
+        (lambda run: run.run_toml.unlink(), 1, "no run here"),
+        (lambda run: run.run_toml.write_text("[run]\nnmae = 'x'"), 78, "did you mean"),
+        (lambda run: run.policy_toml.write_text("[arms.a]\npath = '/nowhere.txt'\n"), 78, "andrea prepare"),
+    ],
+)
+def test_what_it_cannot_serve_is_told_in_words(
+    make: Make, spoil: Callable[[RunDir], object], code: int, words: str
+) -> None:
+    run = make("spoilt")
+    spoil(run)
+    with start_proxy(run) as proxy:
+        assert proxy.wait() == code, proxy.said()
+    assert words in proxy.said() and "Traceback" not in proxy.said()
+
+
+def test_it_imports_nothing_of_the_trainer() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\nimport andrea_proxy.service\n"
+        "assert not [m for m in sys.modules if m.startswith('andrea_train')]"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ})
+
+
+def test_it_follows_a_change_of_run_toml_that_the_trainer_started_with(make: Make) -> None:
+    run = make("longer", {"optimizer": {"max_steps": 30}})
+    with start_proxy(run) as proxy:
+        until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
+        DryTrainer(run, lambda: not time.sleep(0.01)).train(30)
+        until("all is planned", lambda: lines(run) == 3)
+        run.run_toml.write_text(run.run_toml.read_text().replace("max_steps = 30 ", "max_steps = 60 "))
+        trainer = DryTrainer(run, lambda: not time.sleep(0.01))
+        trainer.train(60)
+        assert trainer.step == 60 and proxy.stop() == 0, proxy.said()
+    assert lines(run) == 6

@@ -1,0 +1,113 @@
+"""The twin check with both processes: whatever happens to them, the run's bytes are those of a quiet one."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import numpy as np
+import pytest
+
+from andrea_rundir.lossfile import read
+from andrea_rundir.names import RunDir
+from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until, wait_step
+
+LAST, CADENCE = 80, 10
+PATIENT = {
+    "run": {"plan_wait": 600.0},
+    "optimizer": {"max_steps": LAST},
+    "checkpoint": {"every": CADENCE, "keep_last": 2},
+    "probe": {"every": 40},
+}
+
+Make = Callable[..., RunDir]
+
+
+def caught_up(run: RunDir, step: int = LAST) -> Callable[[], bool]:
+    return lambda: max((entry["step"] for entry in read(run.loss)), default=0) >= step
+
+
+def finish(run: RunDir) -> None:
+    """Both to the end, left alone."""
+    with start_proxy(run) as proxy, start(run) as trainer:
+        assert trainer.wait(120) == 0, trainer.said()
+        until("the proxy has recorded all", caught_up(run))
+        assert proxy.stop() == 0, proxy.said()
+
+
+@pytest.fixture(scope="module")
+def whole(make: Make) -> RunDir:
+    """The run that nothing happened to."""
+    run = make("whole", PATIENT)
+    finish(run)
+    assert [entry["step"] for entry in read(run.loss)] == list(range(1, LAST + 1))
+    return run
+
+
+def is_twin(run: RunDir, whole: RunDir) -> None:
+    assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
+    assert sidecar_diff(run, whole) == []
+
+
+def at(where: str, call: int, *, after: bool = False) -> dict[str, object]:
+    return {"at": where, "call": call, "do": "KILL", "after": after}
+
+
+RECORD = "andrea_rundir.lossfile:LossFile._write"
+PLAN = "andrea_rundir.planfile:PlanFile.append"
+FSYNC = "os:fsync"
+RENAME = "os:rename"
+STATE = "andrea_rundir.sidecars:save"
+OBSERVE = "andrea_proxy.fold:Fold.observe"
+# The proxy is hurt by one point a start, in this order, while one trainer goes on.
+HURTS = [
+    at(PLAN, 1),
+    at(PLAN, 1, after=True),
+    at(RECORD, 1),
+    at(RECORD, 1, after=True),
+    at(OBSERVE, 7),
+    at(PLAN, 1),
+    at(PLAN, 1, after=True),
+    at(STATE, 1),
+    at(STATE, 1, after=True),
+    at(FSYNC, 7),
+    at(FSYNC, 7, after=True),
+]
+
+
+def test_a_proxy_killed_at_chosen_points_leaves_no_trace(make: Make, whole: RunDir) -> None:
+    run = make("points", PATIENT)
+    with start(run) as trainer:
+        for point in HURTS:
+            with start_proxy(run, hurt=[point]) as proxy:
+                assert proxy.wait() == -9, f"{point} was not reached: {proxy.said()}"
+        with start_proxy(run) as proxy:
+            assert trainer.wait(120) == 0, trainer.said()
+            until("the proxy has recorded all", caught_up(run))
+            assert proxy.stop() == 0, proxy.said()
+    is_twin(run, whole)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_killed_and_stopped_at_random_instants(seed: int, make: Make, whole: RunDir) -> None:
+    """One end of the trainer and two of the proxy, at random steps, by random signals, in random order."""
+    run, rng = make(f"random-{seed}", PATIENT), np.random.default_rng(seed)
+    whom = rng.permutation(["trainer", "proxy", "proxy"])
+    steps = np.sort(rng.integers(0, LAST - 5, len(whom)))
+    starters: dict[str, Callable[[RunDir], Trainer]] = {"trainer": start, "proxy": start_proxy}
+    with ExitStack() as stack:
+        alive = {name: stack.enter_context(starters[name](run)) for name in rng.permutation(["trainer", "proxy"])}
+        for name, step in zip(whom, steps, strict=True):
+            wait_step(run, int(step), 120)
+            trainer_ended = alive["trainer"].process.poll() is not None
+            if name == "trainer" and trainer_ended:
+                continue
+            number = [signal.SIGKILL, signal.SIGTERM][rng.integers(2)]
+            alive[name].signal(number)
+            assert alive[name].wait() in (0, -9), alive[name].said()
+            alive[name] = stack.enter_context(starters[name](run))
+        assert alive["trainer"].wait(120) == 0, alive["trainer"].said()
+        until("the proxy has recorded all", caught_up(run))
+        assert alive["proxy"].stop() == 0, alive["proxy"].said()
+    is_twin(run, whole)

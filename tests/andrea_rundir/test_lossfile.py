@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, latest, read
+
+
+def entry(step: int, attempt: int = 1, **changes: Any) -> Entry:
+    return {
+        "step": step,
+        "attempt": attempt,
+        "loss": 0.1 * step,
+        "ema": 1 / 3,
+        "arms": {"prose": [3, 2.5, 901], "sums": [5, None, 77]},
+        "lr": 3e-4,
+        "grad_norm": None,
+        "tokens": 256,
+        "seconds": 0.01,
+        "policy": "0-0123456789ab",
+        "flags": ["skipped"],
+        "time": f"2026-11-29T21:30:{step % 60:02d}.000Z",
+    } | changes
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / ".loss.json"
+
+
+def test_it_is_an_array_from_the_first_instant(path: Path) -> None:
+    loss = LossFile(path)
+    assert json.loads(path.read_bytes()) == [] == list(read(path))
+    assert path.stat().st_size == GROWTH and (loss.entries, loss.size, loss.digest) == (0, 1, "")
+    for step in (1, 2, 3):
+        loss.append([entry(step)])
+        assert json.loads(path.read_bytes()) == list(read(path)) == [entry(s) for s in range(1, step + 1)]
+    loss.close()
+    again = LossFile(path)
+    assert (again.entries, again.size, again.digest) == (loss.entries, loss.size, loss.digest) and again.torn is None
+    assert again.at(2) == entry(2) and again.at(4) is None and again.at(0) is None
+
+
+def test_tools_read_it(path: Path) -> None:
+    loss = LossFile(path)
+    loss.append([entry(step) for step in range(1, 6)])
+    loss.append([entry(3, 2, loss=9.0)])
+    asked = subprocess.run(["jq", "-c", "[.[].step]", str(path)], capture_output=True, text=True, check=True)
+    assert json.loads(asked.stdout) == [1, 2, 3, 4, 5, 3]
+    assert [e["loss"] for e in latest(read(path)).values()] == [0.1, 0.2, 9.0, 0.4, 0.5]
+
+
+def test_the_end_of_the_file_moves_by_whitespace_only(path: Path) -> None:
+    """Every write either replaces `]` and spaces inside the file or appends nothing but spaces."""
+    loss = LossFile(path)
+    sizes = set()
+    for step in range(1, 500):
+        before = path.read_bytes()
+        loss.append([entry(step)])
+        now = path.read_bytes()
+        kept = len(before.rstrip(b"] \n"))
+        assert now[:kept] == before[:kept] and before[kept:].strip(b"\n] ") == b""
+        sizes.add(len(now))
+    assert all(size % GROWTH == 0 for size in sizes) and len(sizes) == 2
+
+
+def test_a_superseding_entry_is_the_one_in_force_and_both_are_known(path: Path) -> None:
+    for loss in (LossFile(path), None, None):
+        if loss is not None:
+            loss.append([entry(1), entry(2)])
+            loss.append([entry(1, 2, time="later"), entry(1, 3, time="last")])
+        again = LossFile(path)
+        assert again.at(1) == entry(1, 3, time="last") and again.at(2) == entry(2)
+        assert all(again.knows(1, when) for when in (entry(1)["time"], "later", "last"))
+        assert not again.knows(1, "never") and not again.knows(3, entry(3)["time"])
+
+
+def test_history_may_begin_late_and_be_gone_back_on(path: Path) -> None:
+    loss = LossFile(path)
+    loss.append([entry(5001), entry(5003), entry(4990)])
+    for file in (loss, LossFile(path)):
+        assert [step for step in range(4980, 5010) if file.at(step)] == [4990, 5001, 5003]
+        assert file.last_step == 5003
+
+
+def test_nan_is_refused(path: Path) -> None:
+    loss = LossFile(path)
+    with pytest.raises(ValueError):
+        loss.append([entry(1), entry(2, loss=float("nan"))])
+    assert json.loads(path.read_bytes()) == []
+
+
+CUTS: dict[str, Callable[[bytes], bytes]] = {
+    "the last page is zeros": lambda data: data[:700] + b"\0" * (len(data) - 700),
+    "the last page is spaces": lambda data: data[:700] + b" " * (len(data) - 700),
+    "the end is missing": lambda data: data[:1000],
+    "] is missing": lambda data: data.replace(b"\n]", b"\n "),
+    "a comma and no entry": lambda data: data.replace(b"\n]", b",\n]"),
+    "a page in the middle": lambda data: data[:700] + b" " * 300 + data[1000:],
+    "a number is broken": lambda data: data.replace(b'"tokens":256', b'"tokens":2x6', 3).replace(b"2x6", b"256", 2),
+    "no comma": lambda data: data.replace(b"},\n", b"} \n", 1),
+}
+
+
+@pytest.mark.parametrize("name", CUTS)
+def test_a_torn_file_is_cut_after_its_last_whole_entry(name: str, path: Path) -> None:
+    loss = LossFile(path)
+    loss.append([entry(step) for step in range(1, 9)])
+    loss.close()
+    path.write_bytes(CUTS[name](path.read_bytes()))
+    again = LossFile(path)
+    assert again.torn is not None
+    kept = json.loads(path.read_bytes())
+    assert kept == [entry(step) for step in range(1, again.entries + 1)] and again.entries < 9
+    again.append([entry(step) for step in range(again.entries + 1, 9)])
+    assert json.loads(path.read_bytes()) == [entry(step) for step in range(1, 9)]
+    assert LossFile(path).torn is None
+
+
+def test_what_is_no_array_is_kept_beside_and_begun_anew(path: Path) -> None:
+    path.write_bytes(b"not ours\n" * 10)
+    loss = LossFile(path)
+    assert loss.torn is not None and json.loads(path.read_bytes()) == []
+    assert path.with_name(".loss.json.torn").read_bytes().startswith(b"not ours")
+
+
+def test_a_mark_names_a_part_of_the_history(path: Path) -> None:
+    loss = LossFile(path)
+    loss.append([entry(1), entry(2)])
+    size, digest = loss.size, loss.digest
+    loss.append([entry(3)])
+    again = LossFile(path, trusted=size)
+    assert again.mark == (2, digest) and list(again.since(size)) == [entry(3)]
+    assert LossFile(path, trusted=1).mark == (0, "") and list(again.since(1)) == [entry(s) for s in (1, 2, 3)]
+    assert LossFile(path, trusted=size - 1).mark is None and LossFile(path, trusted=10**9).mark is None
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"tokens":256', b'"tokens":257', 1))
+    changed = LossFile(path, trusted=size)
+    assert changed.mark is not None and changed.mark != (2, digest)
+
+
+@given(st.lists(st.lists(st.integers(1, 40), max_size=5), max_size=8), st.integers(0, 3000))
+@settings(max_examples=60, deadline=None)
+def test_any_history_cut_anywhere_is_a_prefix(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], cut: int
+) -> None:
+    path = tmp_path_factory.mktemp("loss") / ".loss.json"
+    loss, made, count = LossFile(path), list[Entry](), dict[int, int]()
+    for batch in batches:
+        new = []
+        for step in batch:
+            count[step] = count.get(step, 0) + 1
+            new.append(entry(step, count[step], time=f"{step}/{count[step]}"))
+        loss.append(new)
+        made += new
+    assert json.loads(path.read_bytes()) == made
+    with path.open("r+b") as file:
+        file.truncate(cut)
+    kept = list(read(path))
+    again = LossFile(path)
+    assert json.loads(path.read_bytes()) == kept == made[: len(kept)] and again.entries == len(kept)
+    assert {step: e for step in count if (e := again.at(step))} == latest(kept)
+
+
+def test_a_full_disk_adds_nothing_and_breaks_nothing(path: Path) -> None:
+    loss, full = LossFile(path), 3 * GROWTH
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (full, before[1]))
+    try:
+        step = 0
+        with pytest.raises(OSError) as caught:
+            while True:
+                step += 1
+                loss.append([entry(step)])
+        assert caught.value.errno == errno.EFBIG
+        assert json.loads(path.read_bytes()) == [entry(s) for s in range(1, step)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    loss.append([entry(step)])
+    assert json.loads(path.read_bytes()) == [entry(s) for s in range(1, step + 1)]
+
+
+def test_after_a_failed_fsync_the_file_is_written_anew(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, real, failed = LossFile(path), os.fsync, list[int]()
+    loss.append([entry(1)])
+    inode = path.stat().st_ino
+
+    def fail_once(fd: int) -> None:
+        if not failed:
+            failed.append(fd)
+            raise OSError(errno.EIO, "no")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fail_once)
+    loss.sync()
+    loss.append([entry(2)])
+    assert path.stat().st_ino != inode and json.loads(path.read_bytes()) == [entry(1), entry(2)]
+
+
+def test_readers_beside_a_thousand_appends_a_second_never_fail(path: Path) -> None:
+    loss, stop, reads, failed = LossFile(path), threading.Event(), [0], list[str]()
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                found = json.loads(path.read_bytes())
+                assert [e["step"] for e in found] == list(range(1, len(found) + 1))
+                reads[0] += 1
+            except Exception as error:
+                failed.append(repr(error))
+                return
+
+    reader = [sys.executable, "-c", READER, str(path)]
+    with subprocess.Popen(reader, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        beside = threading.Thread(target=look)
+        beside.start()
+        began = time.monotonic()
+        for step in range(1, 2001):
+            loss.append([entry(step)])
+            time.sleep(max(0.0, began + step / 1000 - time.monotonic()))
+        stop.set()
+        beside.join()
+        counted = int(other.communicate(b"\n")[0])
+    assert failed == [] and reads[0] > 10 and counted > 10
+
+
+READER = """
+import json, select, sys
+n = 0
+while not select.select([sys.stdin], [], [], 0)[0]:
+    json.load(open(sys.argv[1]))
+    n += 1
+print(n)
+"""
+
+
+def test_old_bytes_never_change_through_50_kills(path: Path) -> None:
+    """A writer in a fork is killed -9 at random instants; what was whole before stays, byte for byte."""
+    before = b""
+    LossFile(path).close()
+    for kill in range(50):
+        child = os.fork()
+        if child == 0:
+            loss = LossFile(path)
+            step = loss.last_step
+            while True:
+                step += 1
+                loss.append([entry(step)])
+        time.sleep(0.004 + 0.0007 * (kill * 7 % 11))
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        now = path.read_bytes()
+        assert sha256(now[: len(before)]).digest() == sha256(before).digest()
+        found = json.loads(now)
+        assert [e["step"] for e in found] == list(range(1, len(found) + 1))
+        before = now.rstrip(b"] \n")
+    assert len(found) > 100
+
+
+def test_encoding_puts_step_and_attempt_first() -> None:
+    shuffled = dict(reversed(entry(7).items()))
+    assert encode(shuffled).startswith(b'{"step":7,"attempt":1,') and json.loads(encode(shuffled)) == entry(7)

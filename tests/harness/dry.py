@@ -1,0 +1,154 @@
+"""A trainer without a model: the real feed, the real events, losses made up from arm and cursor. Thousands of steps a
+second, in this process, so that schedules of trainer and proxy can be tried by the hundred."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from andrea_corpus.dealer import Exhausted
+from andrea_proxy.desk import Desk
+from andrea_rundir import config
+from andrea_rundir.events import EventLog
+from andrea_rundir.names import RunDir
+from andrea_rundir.plan import RoundPlan, round_of
+from andrea_rundir.planfile import PlanReader
+from andrea_train.feed import Feed, Terms
+from andrea_train.larder import Larder, recipe
+from andrea_train.resume import place, record
+from harness.learning_curves import gauss
+
+BYTES = 3
+"""Of text, a token."""
+
+
+def loss_of(arm: str, cursor: int) -> float:
+    """Nats a token: falls with the arm's pulls, another way for each arm, with noise."""
+    depth = 1.0 + sum(map(ord, arm)) % 7 / 3
+    return 1.0 + depth * (1.0 + cursor / 40) ** -0.4 + 0.05 * gauss(arm, cursor)
+
+
+class DryTrainer:
+    """Goes on from the newest checkpoint, as the real one does; one that is dropped without a word is a killed one."""
+
+    def __init__(self, run: RunDir, wait: Callable[[], bool]) -> None:
+        """`wait` is called while there is no plan; False means that patience is at its end."""
+        self.run, self._settings = run, config.load(run.run_toml)
+        settings = self._settings
+        self.step = max(run.checkpoints(), default=0)
+        past = record(run.events, self.step)
+        self._terms = Terms(
+            settings.run.seed, settings.shape.context, settings.optimizer.batch_size, settings.round_steps
+        )
+        here = place(run, past, self.step, round_steps=self._terms.round_steps, batch_size=self._terms.batch_size)
+        larder = Larder(run, context=settings.shape.context, round_steps=self._terms.round_steps, hear=lambda: None)
+        diet = larder.first(here.round, past.policy)
+        self._events = EventLog(run.events)
+        self.feed = Feed(
+            self._terms,
+            diet,
+            cursors=here.cursors,
+            credits=here.credits,
+            current=here.round,
+            recorded=past.rounds,
+            plan=PlanReader(run.plan, round_of(self.step + 1, self._terms.round_steps)),
+            patience=_Patience(wait),  # type: ignore[arg-type]
+            announce=self._announce,
+            serve=lambda line: larder.open(recipe(line, run.plan)),
+            adopted=lambda diet, kept: None,
+        )
+        self._events.append(
+            "start",
+            step=self.step,
+            attempt=past.attempts + 1,
+            furthest=past.furthest,
+            config=settings.model_dump(mode="json"),
+            policy=diet.recipe.to_json(),
+        )
+        if self.step == 0 and not run.checkpoint(0).exists():
+            self._checkpoint()
+
+    def train(self, until: int) -> bool:
+        """Steps up to `until`; False when the data is exhausted."""
+        while self.step < until:
+            try:
+                self._step()
+            except Exhausted:
+                return False
+        return True
+
+    def _announce(self, plan: RoundPlan, why: str) -> None:
+        self._events.append("fallback", **plan.to_json(), reason=why)
+        assert self._events.sync()
+
+    def _step(self) -> None:
+        before = dict(self.feed.cursors)
+        batch = self.feed.batch(self.step + 1)
+        before = before if before.keys() == self.feed.cursors.keys() else {}
+        tokens = self._terms.context
+        arms: dict[str, list[Any]] = {}
+        for arm, pulls in batch.pulls.items():
+            cursor = before.get(arm, self.feed.cursors[arm] - pulls)
+            losses = [loss_of(arm, cursor + i) for i in range(pulls)]
+            arms[arm] = [pulls, sum(losses) / pulls, pulls * tokens * BYTES]
+        self.step += 1
+        assert self.feed.round is not None
+        self._events.append(
+            "step",
+            step=self.step,
+            loss=sum(loss * pulls for pulls, loss, _ in arms.values()) / self._terms.batch_size,
+            arms=arms,
+            lr=1e-3,
+            grad_norm=1.0,
+            tokens=self._terms.batch_size * tokens,
+            seconds=0.0,
+            policy=self.feed.round.policy,
+            flags=["fallback"] if self.feed.fell_back else [],
+            cursors=self.feed.cursors,
+            credits=self.feed.credits,
+        )
+        if self.step % self._settings.checkpoint.every == 0:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        self._events.append(
+            "snapshot",
+            step=self.step,
+            guard={},
+            round=self.feed.round.to_json() if self.feed.round else None,
+            cursors=self.feed.cursors,
+            credits=self.feed.credits,
+        )
+        self.run.checkpoint(self.step).write_bytes(b"weights after %d" % self.step)
+        text = {"prompt": "p", "text": f"t{self.step}", "looped": False, "why": None}
+        self._events.append(
+            "audit", step=self.step, digest="ab" * 32, looped=0, score=100.0, alarm=False, samples=[text], seconds=0.0
+        )
+
+
+class _Patience:
+    def __init__(self, wait: Callable[[], bool]) -> None:
+        self.wait = wait
+
+
+def desk(run: RunDir) -> Desk:
+    """A proxy's desk on the run, with a clock by which every turn is a second."""
+    return Desk(run, config.load(run.run_toml), logging.getLogger("dry"), clock=iter(range(10**9)).__next__)
+
+
+def quiet(run: RunDir, last: int) -> RunDir:
+    """Trainer and proxy alternate up to step `last`; nothing happens to either."""
+    proxy = desk(run)
+    proxy.turn()
+
+    def wait() -> bool:
+        proxy.turn()
+        return True
+
+    trainer = DryTrainer(run, wait)
+    while trainer.step < last and trainer.train(trainer.step + 1):
+        proxy.turn()
+    proxy.turn()
+    proxy.close()
+    return run

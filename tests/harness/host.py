@@ -1,0 +1,116 @@
+"""A booted machine with the project installed on it, and runs on its disk: what an operator has in front of them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from andrea_rundir.names import RunDir
+from harness.machine import HOME, STATE, VENV, Machine
+from harness.waiting import last_step, until
+
+TRAIN, PROXY = "andrea-train", "andrea-proxy"
+_MAKE = """
+import json, pathlib, sys
+from harness import make_run
+make_run(pathlib.Path(sys.argv[1]), changes=json.loads(sys.argv[2]))
+"""
+
+
+class Host:
+    """Installs at once. Runs are made as the user of the services."""
+
+    def __init__(self, machine: Machine, wheel: Path) -> None:
+        self.machine = machine
+        self.run, self.systemctl, self.show = machine.run, machine.systemctl, machine.show
+        self.installed = self._install(wheel)
+        self._made = 0
+        self._templates: dict[str, Path] = {}
+
+    def _install(self, wheel: Path) -> str:
+        """As docs/operations.md says, but for torch and the like, which the test's own environment lends."""
+        machine = self.machine
+        machine.run(machine.python, "-m", "venv", "--without-pip", VENV)
+        site = VENV / "lib" / machine.python.name / "site-packages"
+        machine.write(f"{site}/lent.pth", f"{HOME}/site-packages\n")
+        shutil.copy(wheel, machine.root / "opt/andrea" / wheel.name)
+        pip = [VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        machine.run(*pip, "--no-deps", "--no-index", "--ignore-installed", HOME / wheel.name)
+        return machine.run(VENV / "bin/andrea", "units", "install").stdout
+
+    def tidy(self) -> None:
+        """Stop everything, forget failures, changed units and alerts."""
+        self.systemctl("stop", "andrea.target", "andrea-train*", "andrea-proxy*", check=False)
+        self.systemctl("disable", "--quiet", "andrea.target", TRAIN, check=False)
+        for drop_in in (self.machine.root / "etc/systemd/system").glob("andrea*.d"):
+            shutil.rmtree(drop_in)
+        (self.machine.root / "etc/andrea/alert").unlink(missing_ok=True)
+        self.systemctl("daemon-reload")
+        self.systemctl("reset-failed")
+
+    def andrea(self, *arguments: object, user: str = "", check: bool = True) -> str:
+        return self.run("andrea", *arguments, user=user, check=check).stdout
+
+    def status(self, run: RunDir, **how: Any) -> dict[str, Any]:
+        """`andrea status --json` of a run."""
+        found: dict[str, Any] = json.loads(self.andrea("status", STATE / run.root.name, "--json", **how))
+        return found
+
+    def make(self, *, use: bool = True, max_steps: int = 100_000, **changes: dict[str, Any]) -> RunDir:
+        """A run that goes on for ever, unless told otherwise; `use`: the services shall work on it."""
+        wanted = json.dumps({"optimizer": {"max_steps": max_steps}, **changes})
+        if (template := self._templates.get(wanted)) is None:
+            template = self._templates[wanted] = STATE / f".template{len(self._templates)}"
+            python = ["env", f"PYTHONPATH={HOME}/tests", VENV / "bin/python", "-c", _MAKE]
+            self.run(*python, template, wanted, user="andrea")
+        self._made += 1
+        name = f"run{self._made}"
+        self.run("cp", "-a", template, STATE / name)
+        if use:
+            self.andrea("use", name)
+        return RunDir(self.machine.state / name)
+
+    def change(self, unit: str, *lines: str, section: str = "Service") -> None:
+        """What `systemctl edit` does."""
+        text = "\n".join((f"[{section}]", *lines, ""))
+        self.machine.write(f"/etc/systemd/system/{unit}.d/{section.lower()}.conf", text)
+        self.systemctl("daemon-reload")
+
+    def hurt(self, *points: dict[str, object], also: tuple[str, ...] = ()) -> None:
+        """Start the trainer with failpoints (see harness.failpoints)."""
+        spec = json.dumps(points).replace('"', '\\"')
+        self.change(
+            f"{TRAIN}.service",
+            f"Environment=PYTHONPATH={HOME}/tests",
+            "ExecStart=",
+            f"ExecStart=/usr/bin/env --block-signal=USR1 --block-signal=TERM {VENV}/bin/python"
+            f' -m harness.failpoints "{spec}" andrea_train.main --run ${{ANDREA_RUN}}',
+            *also,
+        )
+
+    def start(self, unit: str = TRAIN) -> None:
+        self.systemctl("start", unit)
+
+    def stop(self, unit: str = TRAIN) -> None:
+        self.systemctl("stop", unit)
+
+    def until_state(self, unit: str, wanted: Callable[[tuple[str, str]], bool], timeout: float = 60) -> tuple[str, str]:
+        """Wait for a state and result of a unit."""
+        until(f"{unit}: {self.machine.state_of(unit)}", lambda: wanted(self.machine.state_of(unit)), timeout)
+        return self.machine.state_of(unit)
+
+    def whole(self, run: RunDir, step: int) -> None:
+        """Train another run up to `step` in one go, as a named one, by the template units."""
+        name = run.root.name
+        self.machine.write(f"/etc/andrea/{name}.conf", f"ANDREA_TRAIN_OPTIONS=--until-step {step}\n")
+        self.start(f"{TRAIN}@{name}")
+        self.until_state(f"{TRAIN}@{name}", lambda state: state == ("inactive", "success"))
+
+    def newest(self, run: RunDir) -> int:
+        return max(run.checkpoints(), default=-1)
+
+    def last_step(self, run: RunDir) -> int:
+        return last_step(run)
