@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 READY  := .venv/.ready
 RUN    ?= runs/demo
+BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
 .PHONY: help demo test check bench bench-curriculum gpu-check clean
 
@@ -15,7 +16,7 @@ help:
 	@echo "make gpu-check  one unattended check of a CUDA machine (3 minutes)"
 	@echo "make clean      remove the virtual environment, caches and the demo run"
 
-# torch comes first and pinned: an open range may pick a build of several gigabytes.
+# torch comes first and pinned; one that is there already (the CPU wheel, say) is kept.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch

@@ -108,6 +108,8 @@ def _only(event: facts.Event | None, *names: str) -> dict[str, Any] | None:
 def lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
     shown = [found["sentence"]]
+    if found["state"] in ("starting", "running"):
+        shown.append(found["proxy"])
 
     def say(name: str, text: str) -> None:
         shown.append(f"{name + ':':<12}{text}")
@@ -136,6 +138,8 @@ def lines(found: dict[str, Any]) -> list[str]:
         say("warning", f"step {warning['step']}: {warning['what']}: {warning['detail']}")
     if (more := len(found["warnings"]) - SHOWN_WARNINGS) > 0:
         say("warning", f"and {more} more since the last start; see events/ or the journal")
+    if found["curriculum"] is not None:
+        shown += ["", *arms.lines(found["curriculum"])]
     return shown
 
 

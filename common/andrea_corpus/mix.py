@@ -6,6 +6,7 @@ is taken more than once. Pure but for the reading. Imports this package.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import fsum, inf
@@ -18,6 +19,7 @@ MOST = 64 << 20
 """Bytes that are looked at: more change a vocabulary of some thousand tokens hardly at all."""
 BYTES_A_TOKEN = 4
 """Roughly, of text in a BPE of this size."""
+_LONG_WORD = re.compile(r"(\S{256})\S+|(\s{256})\s+")
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,13 @@ def copies(policy: Policy, lengths: Mapping[str, int], wish: Learn) -> dict[str,
 
 
 def sampled(pieces: Iterable[Piece], times: float) -> Iterator[str]:
-    """Every piece `times` times on average: with 0.25 every fourth, with 2.5 each two or three times."""
+    """Every piece `times` times on average: with 0.25 every fourth, with 2.5 each two or three times.
+
+    Words of thousands of letters are shortened: a trainer keeps tens of bytes for each letter of every word it meets.
+    """
     owed = 0.5
     for piece in pieces:
         owed += times
         while owed >= 1:
             owed -= 1
-            yield piece.data.decode()
+            yield _LONG_WORD.sub(r"\1\2", piece.data.decode())

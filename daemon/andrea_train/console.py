@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -56,14 +57,12 @@ class Console:
             self._log.info("%s", self.line, extra={"event": "progress", "step": step})
             return
         done = min(BAR, BAR * step // max(1, self._total))
-        sys.stderr.write(f"\r\x1b[K[{'=' * done}{' ' * (BAR - done)}] {self.line}")
-        sys.stderr.flush()
+        _terminal(f"\r\x1b[K[{'=' * done}{' ' * (BAR - done)}] {self.line}")
 
     def say(self, text: str, **fields: Any) -> None:
         """A line that stays."""
         if self._terminal:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            _terminal("\r\x1b[K")
         self._log.info("%s", text, extra=fields)
 
     def saved(self, step: int, digest: str) -> None:
@@ -83,6 +82,13 @@ class Console:
         """The last line."""
         self._notifier.status(f"ended at step {step}: {reason}")
         self.say(f"ended at step {step}: {reason}", event="stop", step=step)
+
+
+def _terminal(text: str) -> None:
+    """To the terminal, if it still is there: one that was closed must not end a run."""
+    with suppress(OSError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 def duration(seconds: float) -> str:

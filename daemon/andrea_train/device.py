@@ -51,6 +51,7 @@ def wait_for(name: str, say: Callable[[str], None], interrupted: Callable[[], bo
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:
+            torch.cuda.set_device(device)  # else whatever takes no device would wake card 0
             torch.zeros(1, device=device)
             return device
         except (RuntimeError, AssertionError) as error:
@@ -76,7 +77,7 @@ def settle(run: RunSection) -> None:
     else:  # the same switch, without importing the compiler: two seconds of every start
         torch.set_deterministic_debug_mode("error" if run.deterministic else "default")
     torch.backends.cudnn.benchmark = False
-    torch.backends.cuda.matmul.allow_tf32 = not run.deterministic
+    torch.backends.cuda.matmul.allow_tf32 = False  # fp32 means fp32
     # Filling fresh memory guards only against reads of it, which a twin check would show; it costs a pass.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 

@@ -95,7 +95,7 @@ class Feed:
         """Deal the round of `step`, or what is left of it on a resume."""
         number = round_of(step, self._terms.round_steps)
         plan = self.round
-        if plan is None or plan.round != number or not plan.first <= step <= plan.last:
+        if plan is None or plan.round != number or not self._fits(plan, step):
             plan = self._choose(number, step)
         self._dealt.extend(play(plan, self._terms.batch_size, self._standing(step)))
         self.round = plan

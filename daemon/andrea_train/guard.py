@@ -29,6 +29,7 @@ class Guard:
     """What is remembered from step to step. All losses in nats a token, the probe in bits a byte."""
 
     skips: int = 0
+    overflows: int = 0
     ema: float | None = None
     hopeless: int = 0
     arms: dict[str, float] = field(default_factory=dict)
@@ -48,7 +49,8 @@ class Guard:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Guard:
         """The guard that `to_json` described."""
-        return cls(**data)
+        known = {name: value for name, value in data.items() if name in cls.__dataclass_fields__}
+        return cls(**known)
 
     def spike(self, arms: Mapping[str, tuple[int, float]]) -> float | None:
         """How many deviations this step's loss lies above what its arms usually give; None while that is unknown.
@@ -66,8 +68,9 @@ class Guard:
         """Fold one finished step. A skipped one leaves every average as it was."""
         if skipped:
             self.skips += 1
+            self.overflows += math.isfinite(loss)
             return
-        self.skips = 0
+        self.skips = self.overflows = 0
         residual = self._residual(arms)
         if residual is not None:
             self.residuals = [*self.residuals[-(SPIKE_WINDOW - 1) :], residual]
@@ -100,7 +103,7 @@ class Guard:
 
     def forgive(self) -> None:
         """Count anew: the last process ended by exit 78, and whoever started this one knows of it."""
-        self.skips = self.hopeless = self.worse = self.alarms = 0
+        self.skips = self.overflows = self.hopeless = self.worse = self.alarms = 0
         self.ema = self.probe_worse_since = None
 
     def pivot(self, kept: Collection[str]) -> None:
@@ -110,10 +113,12 @@ class Guard:
         self.best = self.best_probe = self.best_probe_step = self.probe_worse_since = None
         self.best_step = self.worse = self.alarms = 0
 
-    def diverged(self, step: int, *, vocab_size: int, warmup: int) -> str | None:
+    def diverged(self, step: int, *, vocab_size: int, warmup: int, scaled: bool = False) -> str | None:
         """The sentence that ends a run, or None. Called once a step, after `step`."""
         if self.skips >= SKIPS_IN_A_ROW:
-            return f"diverged: {SKIPS_IN_A_ROW} updates in a row had a loss or gradient that is not finite"
+            if scaled and self.overflows == self.skips:  # the losses were finite, the scaled gradients were not
+                return f"overflowed: {self.skips} scaled gradients in a row left the range of fp16: lower loss_scale"
+            return f"diverged: {self.skips} updates in a row had a loss or gradient that is not finite"
         chance = math.log(vocab_size)
         above = step > warmup and self.ema is not None and self.ema > chance
         self.hopeless = self.hopeless + 1 if above else 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -26,6 +27,8 @@ from andrea_train.state import Staging
 class Owed:
     """What the process before left undone for the checkpoint that this one started from."""
 
+    step: int = 0
+    digest: str | None = None
     audit: bool = False
     probe: bool = False
 
@@ -43,21 +46,23 @@ class Looks:
     ) -> None:
         self._config, self._guard, self._outside, self._make = config, guard, outside, make
         self._audit, self._probe = self._begun = make(diet)
+        self._unsigned: tuple[int, Audit, dict[str, Any]] | None = None
 
     def adopt(self, diet: Diet) -> None:
         """Look at the arms of another policy from now on."""
         self._audit, self._probe = self._make(diet)
 
-    def pay(self, owed: Owed, staging: Staging, step: int, digest_of: Callable[[int], str | None]) -> None:
-        """Look as the process before should have at the checkpoint of `step`, whose weights still lie in staging."""
+    def pay(self, owed: Owed, staging: Staging) -> None:
+        """Look as the process before should have, at the checkpoint that still lies in staging."""
         if not (owed.audit or owed.probe) or self._outside.stopping():
             return
         audit, probe = self._begun
         weights = staging.weights()
         if owed.probe:
-            self.measure(weights, step, probe)
+            self.measure(weights, owed.step, probe)
         if owed.audit:
-            self.sample(weights, step, digest_of, audit)
+            self.sample(weights, owed.step, audit)
+            self.sign(owed.step, owed.digest)
 
     def measure(self, weights: Tensor, step: int, probe: Probe | None = None) -> None:
         """Held-out bits a byte of `weights`, float32 `[n_params]`, after `step` steps."""
@@ -78,19 +83,25 @@ class Looks:
                 self._guard.probe(step, mean)
             self._outside.console.say(f"step {step}: {mean:.3f} bits a byte on held-out text")
 
-    def sample(
-        self, weights: Tensor, step: int, digest_of: Callable[[int], str | None], audit: Audit | None = None
-    ) -> None:
-        """Six texts written by `weights`, and a judgement of them. Raises Halt after too many alarms in a row."""
+    def sample(self, weights: Tensor, step: int, audit: Audit | None = None) -> None:
+        """Six texts written by `weights` and a judgement of them, kept until `sign`."""
         began, audit = time.monotonic(), audit or self._audit
         found = audit.run(weights, self._config.shape, step, self._outside.stopping)
-        if found is None:
+        if found is not None:
+            self._unsigned = (step, audit, {**found, "seconds": time.monotonic() - began})
+            self._outside.console.sample(step, found)
+
+    def sign(self, step: int, digest: str | None) -> None:
+        """Record the audit of `step` with the digest of its checkpoint, None if that could not be saved.
+
+        Raises Halt after too many alarms in a row.
+        """
+        if self._unsigned is None or self._unsigned[0] != step:
             return
-        seconds, digest = time.monotonic() - began, digest_of(step)
-        self._outside.events.append("audit", step=step, digest=digest, seconds=seconds, **found)
-        if audit is self._audit:
+        (_, audit, found), self._unsigned = self._unsigned, None
+        self._outside.events.append("audit", step=step, digest=digest, **found)
+        if audit is self._audit:  # else the policy it belongs to has ended since
             self._guard.audit(alarm=found["alarm"], counted=step % self._config.checkpoint.every == 0)
-        self._outside.console.sample(step, found)
         if found["alarm"]:
             text = f"{found['looped']} of {len(found['samples'])} samples run in circles"
             self._outside.warn(step, "samples loop", text)

@@ -59,15 +59,13 @@ class Loop:
     looks: Looks
     feed: Feed = field(init=False)
     published: int = -1
-    digest: str | None = None
-    warned: str | None = None
 
     def __post_init__(self) -> None:
         self._leaves = model.weights(self.state.w, self.state.shape, trainable=True)
         parts = model.weights(self.optimizer.gradient, self.state.shape)
         self._gradients = parts.tensors()
         self._leaving = ExitStack()
-        self._told, self._grown = False, 0
+        self._told, self._grown, self._regressed, self._paused = False, 0, False, False
 
     def run(self, last: int, reason: str, owed: Owed) -> int:
         """Train until `last` steps are done, a stop is wished for or the data is exhausted; the exit code.
@@ -80,17 +78,19 @@ class Loop:
                 self._step()
             except Exhausted:
                 reason = "data exhausted"
+                if self.published != self.state.step:
+                    self._checkpoint("final")
                 break
             except Stopped:
                 break
             if not ready:
                 ready = True
                 self.outside.notifier.ready(self.outside.console.line)
-                self.looks.pay(owed, self.staging, self.published, self._digest_of)
+                self.looks.pay(owed, self.staging)
             self._edge(last)
         if not ready:
             self.outside.notifier.ready("nothing left to train")
-            self.looks.pay(owed, self.staging, self.published, self._digest_of)
+            self.looks.pay(owed, self.staging)
         return self._finish(reason)
 
     def announce(self, plan: RoundPlan, why: str) -> None:
@@ -98,6 +98,7 @@ class Loop:
         self.outside.events.append("fallback", **plan.to_json(), reason=why)
         while not self.outside.events.sync():
             self._pause("events cannot be written")
+        self._paused = False
 
     def idle(self) -> None:
         """Hear the outside while a plan is waited for, before a step; raises Stopped when a stop is wished for."""
@@ -108,7 +109,7 @@ class Loop:
         wanted = self.outside.signals.checkpoint_wanted
         if wanted.is_set() and self.published != self.state.step:
             wanted.clear()
-            self._checkpoint("signal")
+            self._save("signal")  # the looks that belong to this step have been taken
 
     def adopt(self, diet: Diet, kept: Collection[str]) -> None:
         """Go over to another policy, of whose arms `kept` run on from the one before."""
@@ -129,6 +130,7 @@ class Loop:
         step = self.state.step + 1
         while self.outside.events.full:
             self._pause("events wait in memory, and the room for them is full")
+        self._paused = False
         batch = self.feed.batch(step)
         losses = self._gradient(batch)
         config = self.config.optimizer
@@ -138,9 +140,9 @@ class Loop:
         scale = config.loss_scale if self.config.run.precision == "fp16" else 1.0
         if self.config.guard.spike == "skip":
             spike = self.guard.spike(arm_losses(batch, losses.tolist()))
-            update = self.optimizer.step(lr, scale=scale, refuse=spike is not None and spike > SPIKE_SIGMA)
+            update = self.optimizer.step(lr, losses, scale=scale, refuse=spike is not None and spike > SPIKE_SIGMA)
         else:
-            update = self.optimizer.step(lr, scale=scale)
+            update = self.optimizer.step(lr, losses, scale=scale)
         self._record(step, batch, losses, update, lr, time.monotonic() - began)
 
     def _gradient(self, batch: Batch) -> Tensor:
@@ -198,14 +200,15 @@ class Loop:
         )
         self.outside.console.step(step, self.guard.ema, seconds, batch.windows[:, 1:].size, self.published)
         shape, config = self.state.shape, self.config.optimizer
-        if sick := self.guard.diverged(step, vocab_size=shape.vocab_size, warmup=config.warmup_steps):
+        scaled = self.config.run.precision == "fp16"
+        if sick := self.guard.diverged(step, vocab_size=shape.vocab_size, warmup=config.warmup_steps, scaled=scaled):
             raise self.guard.halt(self.state.step, sick)
         if sick := self.guard.regressed(step):
             if self.config.guard.regressed == "halt":
                 raise self.guard.halt(self.state.step, sick)
-            if self.warned != "regressed":
-                self.warned = "regressed"
-                self.outside.warn(self.state.step, "regressed", sick)
+            if not self._regressed:
+                self.outside.warn(step, "regressed", sick)
+        self._regressed = sick is not None
 
     def _bytes(self, batch: Batch, arm: str) -> int:
         """How many bytes of text the targets of an arm's sequences stand for."""
@@ -230,12 +233,12 @@ class Loop:
             self._checkpoint("signal")
 
     def _checkpoint(self, reason: str) -> None:
-        """Publish the state, then probe and audit it while the disk is at work."""
+        """Publish the state, and probe and audit it while the disk is at work; how the save ended is seen later."""
         step = self.state.step
         self._save(reason)
         if reason in ("initial", "cadence") and step % self.config.probe.every == 0:
             self.looks.measure(self.state.w, step)
-        self.looks.sample(self.state.w, step, self._digest_of)
+        self.looks.sample(self.state.w, step)
 
     def _save(self, reason: str) -> None:
         self._collect()
@@ -265,21 +268,19 @@ class Loop:
 
     def _look_at(self, saved: Saved) -> None:
         if saved.digest is not None:
-            self.published, self.digest = saved.job.step, saved.digest
+            self.published = saved.job.step
             self.outside.console.saved(saved.job.step, saved.digest)
+            self.looks.sign(saved.job.step, saved.digest)
         elif saved.not_finite:
             raise self.guard.halt(
                 self.state.step, f"diverged: the state after step {saved.job.step} was not published: {saved.error}"
             )
         else:
             self.outside.warn(self.state.step, "save failed", f"step {saved.job.step}: {saved.error}")
-            if not saved.job.retried:
+            if saved.job.retried:
+                self.looks.sign(saved.job.step, None)
+            else:
                 self.saver.retry(saved.job)
-
-    def _digest_of(self, step: int) -> str | None:
-        """The digest of the checkpoint of `step`, once it is durable; None if it could not be saved."""
-        self._collect()
-        return self.digest if self.published == step else None
 
     # Ends and waits.
 
@@ -295,17 +296,15 @@ class Loop:
             self._save("stop")
             saved = self._collect()
         self._leaving.close()
-        if self.published != self.state.step:
-            detail = saved.error if saved is not None else "no save was made"
-            self.outside.warn(
-                self.state.step,
-                "stopped unsaved",
-                f"steps {self.published + 1} to {self.state.step} are lost: {detail}",
-            )
-        self.outside.events.append("stop", step=self.state.step, reason=reason)
+        unsaved = self.published != self.state.step
+        if unsaved:
+            reason, detail = "unsaved", saved.error if saved is not None else "no save was made"
+            lost = f"steps {self.published + 1} to {self.state.step} are lost: {detail}"
+            self.outside.warn(self.state.step, "stopped unsaved", lost)
+        self.outside.events.append("stop", step=self.published, reason=reason)
         self.outside.events.sync()
-        self.outside.console.end(self.state.step, reason)
-        return EXIT_OK if self.published == self.state.step else EXIT_REFUSED
+        self.outside.console.end(self.published, reason)
+        return EXIT_REFUSED if unsaved else EXIT_OK
 
     def _hear(self) -> None:
         """Polled inside a step: it is finished whatever comes, but the service manager is told."""
@@ -314,7 +313,7 @@ class Loop:
 
     def _attend(self) -> None:
         """Polled while a save is waited for: not the waiting but the bytes are a sign of life."""
-        if (grown := self.saver.bytes_durable) != self._grown:
+        if (grown := self.saver.pieces_written) != self._grown:
             self._grown = grown
             self.outside.heartbeat.beat()
         if self.outside.signals.stop_wanted.is_set():
@@ -325,12 +324,12 @@ class Loop:
         if not self._told:
             self._told = True
             self.outside.notifier.stopping(f"stopping after step {step}")
-            self._leaving.enter_context(Extender(self.outside.notifier, lambda: self.saver.bytes_durable))
+            self._leaving.enter_context(Extender(self.outside.notifier, lambda: self.saver.pieces_written))
 
     def _pause(self, why: str) -> None:
         """Wait a moment for something outside to change; raises Stopped when a stop is wished for."""
-        if self.warned != why:
-            self.warned = why
+        if not self._paused:
+            self._paused = True
             self.outside.warn(self.state.step, "paused", f"{why}: {self.outside.events.trouble}")
         self.outside.notifier.status(f"paused at step {self.state.step}: {why}: {self.outside.events.trouble}")
         if self.outside.stopping():

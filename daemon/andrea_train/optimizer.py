@@ -37,14 +37,16 @@ class AdamW:
         self._groups = ((slice(0, embeddings), 0.0), (slice(embeddings, None), config.weight_decay))
         self._count = torch.zeros((), device=state.w.device)
 
-    def step(self, lr: float, *, scale: float = 1.0, refuse: bool = False) -> Update:
+    def step(self, lr: float, losses: Tensor, *, scale: float = 1.0, refuse: bool = False) -> Update:
         """One update with the gradient divided by `scale`; `refuse` skips it (a spike under `spike = "skip"`).
+
+        `losses`, float32 `[batch]`, are looked at as well: one that overflowed can leave a gradient that is finite.
 
         The state's step counts up whether the update was skipped or not: it is Adam's bias-correction count.
         """
         state, config = self._state, self._config
         norm = torch.linalg.vector_norm(self.gradient) / scale
-        skipped = (~torch.isfinite(norm)).float()
+        skipped = (~(torch.isfinite(norm) & torch.isfinite(losses).all())).float()
         if refuse:
             skipped = torch.ones_like(skipped)
         state.step += 1

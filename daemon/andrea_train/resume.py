@@ -33,7 +33,7 @@ class Record:
     policy: Event | None = None
     """What the newest start says of its policy (id, text, arms), once a step was taken."""
     halted: bool = False
-    """Whether the last process ended by exit 78."""
+    """Whether a process ended since because the run was sick: whoever started the next one knows of it."""
     furthest: int = 0
     """The highest step on record."""
     attempts: int = 0
@@ -42,11 +42,10 @@ class Record:
 def record(folder: Path, step: int) -> Record:
     """Read the tail of the events in `folder` for a resume at `step`."""
     found = Record()
-    first = True
     for event in read_back(folder):
         kind = event.get("event")
-        if first:
-            found.halted, first = kind == "halt", False
+        if kind == "halt" and found.snapshot is None and event.get("cause") == "health":
+            found.halted = True
         if kind == "step":
             found.furthest = max(found.furthest, event["step"])
         elif kind == "fallback":

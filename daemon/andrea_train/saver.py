@@ -74,7 +74,7 @@ class Saver:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._digester = ThreadPoolExecutor(1, thread_name_prefix="digester")
         self._pending: Future[Saved] | None = None
-        self.bytes_durable = 0
+        self.pieces_written = 0
 
     @property
     def busy(self) -> bool:
@@ -150,7 +150,7 @@ class Saver:
         return digest.result()
 
     def _progress(self, _written: int) -> None:
-        self.bytes_durable += 1
+        self.pieces_written += 1
 
     def _digest(self) -> str:
         """SHA-256 of the staged bytes; raises NotFinite. Runs beside the write."""
@@ -179,14 +179,20 @@ class Saver:
         return steps if archived.exists() else [*steps, *({keep.pivot} - {0})]
 
     def _prune(self, keep: Keep) -> None:
-        """Remove what retention no longer needs; a file that cannot be removed is tried again next time."""
+        """Remove what retention no longer needs; a disk that refuses is tried again next time."""
+        try:
+            self._remove_doomed(keep)
+        except OSError as error:
+            self._events.append("warning", step=None, what="not pruned", detail=str(error))
+
+    def _remove_doomed(self, keep: Keep) -> None:
         present = self._run.checkpoints()
         gone = []
         for step in doomed(
             present.keys(),
             every=self._config.every,
             keep_last=self._config.keep_last,
-            keep_every=self._config.keep_every or 100 * self._config.every,
+            keep_every=self._config.keep_every_steps,
             best=keep.best,
             protected=self._protected(present, keep),
             regressed=keep.before is not None,

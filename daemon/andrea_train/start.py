@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from contextlib import suppress
 
 import torch
 
@@ -58,14 +59,16 @@ def train(run: RunDir, signals: Signals, until: int | None) -> int:
     log = journal.setup(settings.run.name)
     with Lock.acquire(run.train_lock, identity.me(settings.run.id)):
         publish.sweep(run.root)
-        write_pidfile(run.train_pid, os.getpid())
+        with suppress(OSError):  # an address only: a full disk must not keep the one away that can prune
+            write_pidfile(run.train_pid, os.getpid())
         events = EventLog(run.events)
         try:
             return _train(run, settings, events, signals, until, log)
         except Fault as fault:
             if fault.exit_code == EXIT_CONFIG:
+                sick = isinstance(fault, Halt)
                 step = fault.step if isinstance(fault, Halt) else max(run.checkpoints(), default=0)
-                events.append("halt", step=step, reason=fault.what)
+                events.append("halt", step=step, reason=fault.what, cause="health" if sick else "setup")
                 events.sync()
                 log.error("halted after step %d: %s", step, fault.what, extra={"event": "halt", "step": step})
             raise
@@ -158,7 +161,6 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         outside=outside,
         looks=Looks(settings, guard, outside, make_looks, diet),
         published=-1 if chosen is None else state.step,
-        digest=None if chosen is None else chosen.digest,
     )
     loop.feed = Feed(
         terms,
@@ -174,14 +176,16 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         adopted=loop.adopt,
     )
     probed = state.step % settings.probe.every == 0
-    owed = Owed(audit=past.audit is None, probe=past.probe is None and probed) if chosen is not None else Owed()
+    owed = Owed()
+    if chosen is not None:
+        owed = Owed(state.step, chosen.digest, past.audit is None, past.probe is None and probed)
     return loop, owed
 
 
 def _reading(outside: Outside) -> None:
     """Shards are being read through: a bounded wait, which a wish to stop breaks off."""
     outside.notifier.extend(60)
-    if outside.signals.stop_wanted.is_set():
+    if outside.stopping():
         raise Stopped
 
 

@@ -6,17 +6,13 @@ touched once (first touch of fresh pages costs many times the copy). Imports tor
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from andrea_rundir.checkpoint import file_size
+from andrea_rundir.checkpoint import HEADER, file_size
 from andrea_rundir.layout import Shape
 from andrea_rundir.publish import image_buffer
-
-HEADER = struct.Struct("<ii")
 
 
 class State:

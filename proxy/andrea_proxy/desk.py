@@ -103,7 +103,9 @@ class Desk:
         self._save(forced=False)
 
     def close(self) -> None:
-        """Everything durable; the files are let go."""
+        """What is there already is taken, everything is made durable, the files are let go."""
+        self._write()
+        self._take(self._tail.poll())
         self._write()
         self._save(forced=True)
         self._loss.close()

@@ -41,3 +41,8 @@ def test_pieces_are_taken_evenly_from_all_of_the_text(times: float) -> None:
     for start in range(0, 200, 40):
         assert sum(start <= i < start + 40 for i in taken) == pytest.approx(40 * times, abs=1)
     assert max(taken) >= 200 - max(1, 1 / times) - 1
+
+
+def test_words_and_gaps_without_end_are_shortened() -> None:
+    text = "a" * 3000 + " b\n" + " " * 3000 + "c" * 256
+    assert list(sampled([Piece(text.encode(), True)], 1.0)) == ["a" * 256 + " b\n" + " " * 255 + "c" * 256]

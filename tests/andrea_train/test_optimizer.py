@@ -8,6 +8,7 @@ from andrea_train import model
 from andrea_train.optimizer import AdamW
 from andrea_train.state import State
 
+FINITE = torch.ones(4)
 SHAPE = Shape(vocab_size=50, d_model=32, n_heads=4, n_layers=2, context=16)
 
 
@@ -34,7 +35,7 @@ def test_equals_torch_adamw_with_clip_a_tensor_a_parameter() -> None:
             tensor.grad = part.clone()
         norm = torch.nn.utils.clip_grad_norm_(tensors, 1.0)
         plain.step()
-        update = ours.step(1e-2)
+        update = ours.step(1e-2, FINITE)
         torch.testing.assert_close(update.norm, norm)
     assert state.step == 19
     expected = torch.cat([t.detach().flatten() for t in tensors])
@@ -45,10 +46,10 @@ def test_a_gradient_that_is_not_finite_changes_no_bit_but_counts_as_a_step() -> 
     for bad in (float("nan"), float("inf"), float("-inf")):
         state, ours = made()
         ours.gradient.copy_(gradient(1, 1.0))
-        ours.step(1e-2)
+        ours.step(1e-2, FINITE)
         before = [t.clone() for t in (state.w, state.m, state.v)]
         ours.gradient[SHAPE.n_params // 2] = bad
-        update = ours.step(1e-2)
+        update = ours.step(1e-2, FINITE)
         assert update.skipped == 1.0
         assert state.step == 2
         assert all(torch.equal(a, b) for a, b in zip(before, (state.w, state.m, state.v), strict=True))
@@ -58,7 +59,7 @@ def test_a_refused_update_changes_no_bit() -> None:
     state, ours = made()
     before = state.w.clone()
     ours.gradient.copy_(gradient(1, 1.0))
-    assert ours.step(1e-2, refuse=True).skipped == 1.0
+    assert ours.step(1e-2, FINITE, refuse=True).skipped == 1.0
     assert torch.equal(before, state.w)
 
 
@@ -66,6 +67,16 @@ def test_a_scaled_gradient_gives_the_bits_of_the_unscaled_one() -> None:
     (one, plain), (two, scaled) = made(), made()
     plain.gradient.copy_(gradient(3, 0.01))
     scaled.gradient.copy_(gradient(3, 0.01) * 4096)
-    plain.step(1e-2)
-    scaled.step(1e-2, scale=4096.0)
+    plain.step(1e-2, FINITE)
+    scaled.step(1e-2, FINITE, scale=4096.0)
     assert torch.equal(one.w, two.w)
+
+
+def test_a_loss_that_is_not_finite_is_not_applied_even_with_a_finite_gradient() -> None:
+    """A target whose logit is -inf gives an infinite loss and a gradient of ones: fp16 overflow looks like that."""
+    state, ours = made()
+    before = state.w.clone()
+    ours.gradient.copy_(gradient(1, 0.01))
+    assert ours.step(1e-2, torch.tensor([2.0, float("inf"), 2.0, 2.0])).skipped == 1.0
+    assert torch.equal(before, state.w)
+    assert state.step == 1
