@@ -63,9 +63,10 @@ class Host:
         """A run that goes on for ever, unless told otherwise; `use`: the services shall work on it."""
         wanted = json.dumps({"optimizer": {"max_steps": max_steps}, **changes})
         if (template := self._templates.get(wanted)) is None:
-            template = self._templates[wanted] = STATE / f".template{len(self._templates)}"
+            template = STATE / f".template{len(self._templates)}"
             python = ["env", f"PYTHONPATH={HOME}/tests", VENV / "bin/python", "-c", _MAKE]
             self.run(*python, template, wanted, user="andrea")
+            self._templates[wanted] = template
         self._made += 1
         name = f"run{self._made}"
         self.run("cp", "-a", template, STATE / name)
