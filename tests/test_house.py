@@ -11,7 +11,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ROOMS = ("common", "daemon", "proxy", "cli")
-VERBS = ("init", "prepare", "status", "checkpoint", "stop", "inspect", "keep")
+VERBS = (
+    *("init", "prepare", "check", "status", "checkpoint", "stop", "inspect", "keep", "samples", "sample"),
+    *("export", "import", "list", "use", "rebuild-state", "units"),
+)
 
 
 def modules(room: str) -> list[Path]:

@@ -36,6 +36,7 @@ from andrea_train.state import Staging, State
 
 PAUSE_SECONDS = 0.5
 WAIT_SECONDS = 60
+COMPILE_SECONDS = 1800
 
 
 class Stopped(Exception):
@@ -74,6 +75,9 @@ class Loop:
         """
         ready = False
         while not self.outside.stopping() and self.state.step < last:
+            if not ready and self.config.run.compile:  # nothing moves on meanwhile, and it takes minutes
+                self.outside.notifier.extend(COMPILE_SECONDS)
+                self.outside.notifier.status("compiles the model before the first step")
             try:
                 self._step()
             except Exhausted:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ import torch
 from andrea_rundir import config
 from andrea_rundir.events import Tail, segments
 from andrea_rundir.faults import NoDevice
+from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir
 from andrea_service.signals import Signals
 from andrea_train import cuda, device
@@ -51,6 +53,7 @@ def trial(request: Request) -> Mapping[str, Any]:
             found=facts["why"],
             expected=f"a card; torch {facts['torch']}, driver: {facts['driver'] or 'none'}",
         )
+    _clear(run)
     scratch = RunDir(run.root / f".check.{os.getpid()}.tmp")
     try:
         shortened = _prepare(run, scratch, settings)
@@ -68,6 +71,13 @@ def short_cadence(every: int, round_steps: int) -> int:
         if not any(cadence % longer == 0 for longer in range(round_steps + 1, config.MAX_ROUND + 1)):
             return cadence
     return every
+
+
+def _clear(run: RunDir) -> None:
+    """Remove what a trial left that was killed: nobody holds its lock."""
+    for left in run.root.glob(".check.*.tmp"):
+        if not probe(RunDir(left).train_lock).held:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _prepare(run: RunDir, scratch: RunDir, settings: config.RunConfig) -> config.RunConfig:
@@ -171,4 +181,5 @@ def _memory(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the scratch directory goes
     sys.exit(answer(trial))

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,8 +17,9 @@ from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import load
 from andrea_service import identity
-from harness import make_run, start
+from harness import make_run, start, until
 from harness.commands import Andrea, snapshot
+from harness.waiting import last_step
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +59,30 @@ def windows(run: RunDir, arm: str) -> int:
 
 
 def test_people_get_lines(andrea: Andrea, run: RunDir) -> None:
+    left = run.root / ".check.12345.tmp"  # by one that was killed
+    left.mkdir()
+    (left / "step_000000.bin").write_bytes(b"x")
     done = andrea("check", run.root, "--seconds", 0.1)
-    assert done.code == 0
+    assert done.code == 0 and not left.exists()
     said = [line.split()[0] for line in done.out.splitlines()]
     assert said[:8] == ["device", "cuda", "speed", "time", "memory", "disk", "writes", "reach"]
     assert said.count("epochs") == 2 and said[-1] == "tried"
     assert "for 0 steps" in done.out  # the run is finished
+
+
+def test_ctrl_c_leaves_nothing(run: RunDir) -> None:
+    before = snapshot(run.root)
+    command = [sys.executable, "-m", "andrea_cli.main", "check", str(run.root), "--seconds", "600"]
+    child = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+    until("the trial's first step", lambda: any(map(stepped, run.root.glob(".check.*.tmp"))))
+    os.killpg(child.pid, signal.SIGINT)
+    _, said = child.communicate()
+    assert child.returncode == 130 and b"Traceback" not in said
+    assert snapshot(run.root) == before
+
+
+def stepped(scratch: Path) -> bool:
+    return last_step(RunDir(scratch)) > 0
 
 
 def test_a_run_that_trains_is_refused(andrea: Andrea, run: RunDir) -> None:

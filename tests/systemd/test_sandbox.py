@@ -53,10 +53,12 @@ def test_inside(host: Host, unit: str, writable: set[str]) -> None:
     assert not (host.machine.root / "tmp/andrea-was-here").exists()
 
 
+@pytest.mark.timeout(300)
 def test_it_compiles_and_computes_in_bf16(host: Host) -> None:
     """The shipped unit, a run that is compiled and in bf16: what needs code that is made at run time."""
     run = host.make(run={"compile": True, "precision": "bf16"}, model={"d_model": 64, "n_heads": 2, "n_layers": 1})
-    host.systemctl("start", TRAIN, timeout=170)
+    host.change(f"{TRAIN}.service", "WatchdogSec=10s")  # compiling takes longer, and is announced
+    host.systemctl("start", TRAIN, timeout=280)
     wait_step(run, 12)
     host.stop()
     assert host.machine.state_of(TRAIN) == ("inactive", "success")
