@@ -1,4 +1,4 @@
-"""How closely `andrea check` foretells what a run then takes: a run of about two minutes, on this machine, now.
+"""How closely `andrea check` foretells what a run then takes: a run of about a minute, on this machine, now.
 
     python benchmarks/foretold.py
 
@@ -21,7 +21,7 @@ from harness import make_run, start, texts
 CHANGES: dict[str, dict[str, Any]] = {
     "run": {"threads": 2},
     "model": {"vocab_size": 257, "d_model": 128, "n_heads": 4, "n_layers": 4, "context": 256},
-    "optimizer": {"max_steps": 800, "warmup_steps": 10, "batch_size": 8},
+    "optimizer": {"max_steps": 400, "warmup_steps": 10, "batch_size": 8},
     "checkpoint": {"every": 100},
     "samples": {"tokens": 64},
     "probe": {"every": 200, "held_out": 0.05},

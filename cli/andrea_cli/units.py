@@ -3,7 +3,7 @@
 Unit files go to /usr/local/lib/systemd/system, so that /etc/systemd/system stays yours: `systemctl edit` wins over
 them. They are written for the Python that runs this; one that the services could not see is refused. Uninstalling
 leaves runs, /etc/andrea and the user where they are. With --prefix the files go under DIR and nothing else happens.
-Exits 1 when something stands in the way; nothing has been changed then.
+Exits 0 when it is done; 1 when something stands in the way: nothing has been changed then.
 """
 
 from __future__ import annotations

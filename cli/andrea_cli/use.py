@@ -1,6 +1,7 @@
 """Choose the run that `systemctl start andrea-train` trains: writes its name into /etc/andrea/andrea.conf.
 
-Takes effect when the services start the next time. Exits 1 when there is no such run under the state directory.
+Takes effect when the services start the next time. Exits 0 when it is chosen; 1 when there is no such run
+under the state directory.
 """
 
 from __future__ import annotations

@@ -79,24 +79,6 @@ def test_no_verb_needs_torch(wish: Wish, made_up: RunDir) -> None:
     assert "not a usable checkpoint" in without("torch", "inspect", made_up.run_toml).stderr
 
 
-def test_it_starts_in_a_moment(made_up: RunDir) -> None:
-    def cost(*arguments: object) -> float:
-        """Seconds of processor time, the least of five tries."""
-        tries = []
-        for _ in range(5):
-            child = subprocess.Popen(
-                [sys.executable, "-m", "andrea_cli.main", *map(str, arguments)], stdout=subprocess.DEVNULL
-            )
-            _, code, used = os.wait4(child.pid, 0)
-            child.returncode = code
-            assert code == 0
-            tries.append(used.ru_utime + used.ru_stime)
-        return min(tries)
-
-    assert cost("--help") < 0.15
-    assert cost("status", made_up.root) < 0.15
-
-
 def test_a_path_that_is_not_text_is_shown(made_up: RunDir) -> None:
     odd = Path(os.fsdecode(os.fsencode(made_up.root) + b"\xff"))
     made_up.root.rename(odd)
