@@ -35,7 +35,6 @@ from andrea_train.schedule import learning_rate
 from andrea_train.state import Staging, State
 
 PAUSE_SECONDS = 0.5
-WAIT_SECONDS = 60
 COMPILE_SECONDS = 1800
 
 
@@ -100,6 +99,9 @@ class Loop:
     def announce(self, plan: RoundPlan, why: str) -> None:
         """Record a fallback round, and wait until the record is durable: no step of it may come first."""
         self.outside.events.append("fallback", **plan.to_json(), reason=why)
+        if not self.feed.fell_back:  # the round before had a plan: said once, not every round
+            text = f"{why}: goes on without one from step {plan.first}"
+            self.outside.log.warning(text, extra={"event": "fallback", "step": plan.first})
         while not self.outside.events.sync():
             self._pause("events cannot be written")
         self._paused = False
@@ -108,8 +110,6 @@ class Loop:
         """Hear the outside while a plan is waited for, before a step; raises Stopped when a stop is wished for."""
         if self.outside.stopping():
             raise Stopped
-        self.outside.notifier.extend(WAIT_SECONDS)
-        self.outside.notifier.status(f"at step {self.state.step}: waits for the plan of andrea-proxy")
         wanted = self.outside.signals.checkpoint_wanted
         if wanted.is_set() and self.published != self.state.step:
             wanted.clear()

@@ -10,6 +10,8 @@ from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 from andrea_train.console import Console
 
+WAIT_SECONDS = 60
+
 
 @dataclass
 class Outside:
@@ -31,3 +33,8 @@ class Outside:
         """Something an operator should know: into the history and the journal (there as a message of kind `event`)."""
         self.events.append("warning", step=step, what=what, detail=detail)
         self.log.warning("%s: %s", what, detail, extra={"event": event, "step": step})
+
+    def waits_for_plan(self) -> None:
+        """Said once a second while it lasts: before the first step the service manager must know that it goes on."""
+        self.notifier.extend(WAIT_SECONDS)
+        self.notifier.status("waits for the plan of andrea-proxy")

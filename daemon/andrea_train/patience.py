@@ -12,6 +12,7 @@ REFILL = 0.01
 """Seconds of patience gained in a second of wall time: at most so much of a run can be waiting."""
 NAP = 0.01
 """Seconds between two looks at the plan."""
+TELL_SECONDS = 1.0
 
 
 class Patience:
@@ -22,13 +23,18 @@ class Patience:
         seconds: float,
         idle: Callable[[], None],
         *,
+        tell: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`idle` is called before every nap: there wishes from outside are heard; what it raises ends the wait."""
+        """`idle` is called before every nap: there wishes from outside are heard; what it raises ends the wait.
+
+        `tell` is called once a second of waiting.
+        """
         self._full, self._left = seconds, seconds
-        self._idle, self._clock, self._sleep = idle, clock, sleep
+        self._idle, self._tell, self._clock, self._sleep = idle, tell, clock, sleep
         self._since = clock()
+        self._told = self._since - TELL_SECONDS
 
     def wait(self) -> bool:
         """Nap a moment, out of the budget; False, at once, when it is empty."""
@@ -38,6 +44,9 @@ class Patience:
         if self._left < NAP:
             return False
         self._idle()
+        if now - self._told >= TELL_SECONDS:
+            self._told = now
+            self._tell()
         self._sleep(NAP)
         self._left -= self._clock() - now
         return True

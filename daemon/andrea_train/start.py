@@ -170,7 +170,7 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         current=here.round,
         recorded=past.rounds,
         plan=PlanReader(run.plan, round_of(state.step + 1, terms.round_steps)),
-        patience=Patience(settings.run.plan_wait, loop.idle),
+        patience=Patience(settings.run.plan_wait, loop.idle, tell=outside.waits_for_plan),
         announce=loop.announce,
         serve=lambda line: larder.open(recipe(line, run.plan)),
         adopted=loop.adopt,

@@ -48,6 +48,7 @@ class Desk:
         self._ended: dict[str, Any] | None = None
         self._zombies: list[dict[str, Any]] = []
         self._saved, self._synced = clock(), -1
+        self._cached: object = None
         self.started: dict[str, Any] | None = None
         """The newest start event."""
         content, problem = state.read(run)
@@ -61,7 +62,7 @@ class Desk:
         self._tail, self._at = Tail(run.events, position), self.fold.step
         self._samples = Samples(run, config.run.id, self.fold.regime.id)
         self._pivot = Pivot(run, self._policies, config.run.id, lambda text, step: self.say(text, step, "pivot"))
-        self._edited = False
+        self._edited = self._differs = False
 
     # What is told.
 
@@ -95,8 +96,8 @@ class Desk:
         if not alive():
             return
         if not self._edited:
-            self._edited = True
             self._pivot.claim_edit(self._in_plan)
+            self._edited = True
         self._pivot.claim(self._in_plan)
         self._publish()
         self._finish_pivot()
@@ -118,30 +119,41 @@ class Desk:
         return self.fold.regime if standing is None else self._policies.of(standing.policy)
 
     def _take(self, events: list[dict[str, Any]]) -> None:
-        """Into memory only: what the disk refuses must not be lost."""
+        """Into memory only: what the disk refuses must not be lost. What cannot be used is said and passed over."""
         for event in events:
-            if event["event"] in ("start", "step"):
-                self._at = event["step"]
-            if event["event"] == "start":
-                self.started = event
-                if policy := event.get("policy"):
-                    self._policies.learn(policy["id"], policy["text"], policy["arms"])
-            elif event["event"] == "fallback":
-                plan = RoundPlan.from_json(event)
-                self._fallbacks.append((plan, plan.first == self._at + 1))
-            elif event["event"] == "unreadable":
-                self.say(f"a line of the events cannot be read: {event['segment']}, line {event['line']}")
-        self._samples.take(events)
+            try:
+                self._heed(event)
+            except (KeyError, TypeError, ValueError) as error:
+                self.say(f"an event ({event['event']}, {event.get('time')}) cannot be used: {error!r}")
         for problem in self._recorder.take(events):
             self.say(problem)
+
+    def _heed(self, event: dict[str, Any]) -> None:
+        """Whatever an event means besides an entry."""
+        match event["event"]:
+            case "start":
+                self.started, self._differs, self._at = event, False, event["step"]
+                if policy := event.get("policy"):
+                    self._policies.learn(policy["id"], policy["text"], policy["arms"])
+            case "step":
+                self._at = event["step"]
+            case "fallback":
+                plan = RoundPlan.from_json(event)
+                self._fallbacks.append((plan, plan.first == self._at + 1))
+            case "audit":
+                self._samples.take(event)
+            case "unreadable":
+                self.say(f"a line of the events cannot be read: {event['segment']}, line {event['line']}")
 
     def _write(self) -> None:
         """Entries to the file, then into the fold; then the rounds that fell back into the plan."""
         for entry in self._recorder.flush():
             if entry["attempt"] == 1:
                 self._observe(entry)
-            else:
-                self.say(f"step {entry['step']} was trained again and came out differently", entry["step"])
+            elif not self._differs:
+                self._differs = True
+                text = f"step {entry['step']}, and maybe later ones, were trained again and came out differently"
+                self.say(text, entry["step"])
         if not self._recorder.waiting and self._fallbacks:
             fresh = self.curriculum.fell_back(self._fallbacks)
             self._fallbacks = []
@@ -212,8 +224,11 @@ class Desk:
         self._samples.save()
         if self._recorder.waiting or self._fallbacks:
             return
+        if (key := (self._loss.entries, self._tail.position)) == self._cached:
+            return
         self._loss.sync()
         state.save(self.run, self._render(self.fold), self._loss, self._tail.position)
+        self._cached = key
 
     def _render(self, fold: Fold) -> dict[str, Any]:
         plan = state.line_of(self.run, fold.step, self._size)

@@ -50,13 +50,10 @@ class Pivot:
         if not path.exists():
             publish(path, regime.text.encode())
             self._say("policy.toml was gone: written anew from the plan", regime.start)
-        elif (text := tomlfile.read(path)) != regime.text and text != self.pending:
+        elif self.pending is None and (text := tomlfile.read(path)) != regime.text:
             self._policies.usable(text, str(path))
-            if self.pending is not None:
-                self._say("policy.toml was edited while a pivot is under way: the pivot goes first", regime.start)
-            else:
-                publish(self._run.policy_pending, text.encode())
-                self._say("policy.toml was edited: it takes effect at the next boundary", regime.start)
+            publish(self._run.policy_pending, text.encode())
+            self._say("policy.toml was edited: it takes effect at the next boundary", regime.start)
 
     def claim(self, regime: Regime) -> None:
         """Claim the request that lies there, unless one is under way; one that cannot be used is set aside."""
@@ -105,10 +102,18 @@ class Pivot:
             fsync_dir(self._run.archive)
             fsync_dir(self._run.root)
         if (text := self.pending) is not None and self._is(text, regime):
+            self._keep_edit(before, regime)
             self._run.policy_pending.rename(self._run.policy_toml)
             fsync_dir(self._run.root)
             self._say(f"policy {before.id} ended with step {step}; {regime.id} is in force", step)
         return True
+
+    def _keep_edit(self, before: Regime, regime: Regime) -> None:
+        """`policy.toml` is about to be replaced: if it was edited while the pivot was under way, keep a copy."""
+        path = self._run.policy_toml
+        if path.exists() and (text := tomlfile.read(path)) not in (before.text, regime.text):
+            publish(path.with_name(path.name + ".edited"), text.encode())
+            self._say("policy.toml was edited during a pivot: the edit is kept as policy.toml.edited", regime.start)
 
     def _link(self, folder: Path, step: int, later: bool) -> bool:
         """A hard link to the checkpoint of `step`; True also when there will never be one (it could not be saved)."""

@@ -6,7 +6,6 @@ Promises that the content is a function of the events, of `kept/` and of which c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from andrea_rundir import digests, sidecars
@@ -35,11 +34,12 @@ class Samples:
         self.policy = policy
         self.audits = {step: audit for step, audit in self.audits.items() if step > policy_start(policy)}
 
-    def take(self, events: Iterable[Event]) -> None:
-        """Add the audits among new events."""
-        for event in events:
-            if event.get("event") == "audit" and _belongs(event["step"], self.policy):
-                self.audits[event["step"]] = event
+    def take(self, audit: Event) -> None:
+        """Add one, if it is of this policy. KeyError or TypeError for what is no audit."""
+        if not (isinstance(audit["samples"], list) and {"time", "digest", "looped", "score", "alarm"} <= audit.keys()):
+            raise TypeError("an audit without its fields")
+        if _belongs(audit["step"], self.policy):
+            self.audits[audit["step"]] = audit
 
     def save(self) -> None:
         """Write the file if it would say anything new. OSError leaves the old one."""

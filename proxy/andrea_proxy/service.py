@@ -7,6 +7,7 @@ disk makes it wait and say so. Writes `proxy.lock` and `proxy.pid`.
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 from andrea_proxy.desk import Desk
@@ -55,6 +56,7 @@ class _Service:
         self._run, self._signals, self._notifier = run, signals, notifier
         self._heartbeat = Heartbeat(notifier)
         self._ready = False
+        self._told = ("", 0.0)
 
     def serve(self, settings: config.RunConfig) -> bool:
         """True when the trainer has started with another configuration and it is to be read anew."""
@@ -74,7 +76,10 @@ class _Service:
                     self._signals.stop_wanted.wait(TROUBLE_SECONDS)
                 else:
                     watch.wait(self._stopping)
-        desk.close()
+        try:
+            desk.close()
+        except OSError as error:  # nothing is lost: the events have it all
+            desk.say(f"not everything could be written: {error.strerror}: {error.filename or self._run.root}")
         log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
         return anew
 
@@ -85,11 +90,18 @@ class _Service:
         except OSError as error:
             what = f"waits: {error.strerror}: {error.filename or self._run.root}"
             desk.say_once("disk", what)
-            self._notifier.status(what)
+            self._status(what)
             return True
         desk.say_once("disk", "")
-        self._notifier.status(desk.line)
+        self._status(desk.line)
         return False
+
+    def _status(self, text: str) -> None:
+        """At most once a second, and only what is new."""
+        told, when = self._told
+        if text != told and (now := time.monotonic()) - when >= 1.0:
+            self._told = (text, now)
+            self._notifier.status(text)
 
     def _alive(self) -> bool:
         """Looked at wherever there may be much to do."""

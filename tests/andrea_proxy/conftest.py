@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +29,11 @@ def make(tmp_path_factory: pytest.TempPathFactory, sources: dict[str, Path]) -> 
         return make_run(tmp_path_factory.mktemp(name) / "run", changes=changes, **{"arms": sources, **more})
 
     return made
+
+
+@pytest.fixture(scope="module")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """For what happens in this process alone, where nobody cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield

@@ -23,6 +23,8 @@ from harness.dry import DryTrainer, desk, quiet
 
 STEPS = 60
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 Make = Callable[..., RunDir]
 
 
@@ -133,6 +135,15 @@ def test_an_event_that_cannot_be_read_is_said_and_passed_over(run: RunDir, caplo
     go_on(run, 80)
     assert "cannot be read" in caplog.text
     assert [entry["step"] for entry in entries(run)] == [step for step in range(1, 81) if step != 30]
+
+
+def test_events_of_another_form_are_said_and_passed_over(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    with segments(run.events)[-1].open("ab") as file:
+        for kind in ("start", "step", "fallback", "audit"):
+            file.write(b'{"event":"%s","time":"now","step":"x"}\n' % kind.encode())
+    good = entries(run)
+    look(run)
+    assert caplog.text.count("cannot be used") >= 4 and entries(run) == good and is_folded_right(run)
 
 
 def test_a_step_that_came_out_differently_supersedes_and_is_not_folded(

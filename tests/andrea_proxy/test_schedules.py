@@ -37,6 +37,8 @@ until_step = 40
 arms = ["prose"]
 """
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 Make = Callable[..., RunDir]
 
 
@@ -48,14 +50,6 @@ class Killed(BaseException):
 def fresh(make: Make) -> RunDir:
     changes = {"optimizer": {"max_steps": LAST}, "checkpoint": {"every": CADENCE}}
     return make("fresh", changes, rules=RULES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """Nobody cuts the power here, and hundreds of schedules would wait for the disk most of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda fd: None)
-        yield
 
 
 @pytest.fixture
@@ -300,6 +294,16 @@ def test_a_pivot_whose_first_round_fell_back_happens_at_the_next_boundary(
     starts = [int(entry["policy"].partition("-")[0]) for entry in latest(read(run.loss)).values()]
     assert starts == [0] * 50 + [50] * (LAST - 50)
     assert run.archived(50).is_dir() and not run.archived(40).exists() and not run.policy_pending.exists()
+
+
+def test_an_edit_while_a_pivot_is_under_way_is_kept(copy: Callable[[str], RunDir], sources: dict[str, Path]) -> None:
+    run = request_at_25(copy("run"), sources)
+    desk(run).turn()
+    edit = run.policy_toml.read_text() + "# an edit that comes too late\n"
+    run.policy_toml.write_text(edit)
+    quiet(run, LAST)
+    assert run.policy_toml.read_text() == ANOTHER.format(**sources)
+    assert (run.root / "policy.toml.edited").read_text() == edit
 
 
 def test_the_data_runs_out(make: Make, tmp_path: Path) -> None:

@@ -16,6 +16,8 @@ from harness.dry import DryTrainer, desk, quiet
 
 STEPS = 60
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 Make = Callable[..., RunDir]
 State = dict[str, Any]
 
