@@ -2,7 +2,9 @@
 
 Written by the proxy only. The array ends in `]` and spaces. An append overwrites `]` and some of the spaces in one
 `pwrite`, so the end of the file does not move and a reader beside it sees whole entries; the file grows by whitespace
-alone, 64 KiB at a time. No byte of an entry ever changes. Imports the standard library and our publish.
+alone, 64 KiB at a time, and long before the room is needed: a reader that reads to the end it first saw and then looks
+for more must find nothing but spaces there. No byte of an entry ever changes. Imports the standard library and our
+publish.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ class LossFile:
         lines = [encode(entry) for entry in entries]
         head = _COMMA if self.entries else b"\n"
         data = head + _COMMA.join(lines) + _CLOSE
-        lacking = self.size + len(data) - self._length
+        lacking = self.size + len(data) + GROWTH - self._length
         if lacking > 0:
             self._grow((lacking + GROWTH - 1) // GROWTH * GROWTH)
         self._write(data, self.size)

@@ -147,14 +147,10 @@ class Desk:
 
     def _write(self) -> None:
         """Entries to the file, then into the fold; then the rounds that fell back into the plan."""
-        for entry in self._recorder.flush():
-            if entry["attempt"] == 1:
+        while entries := self._recorder.flush():
+            for entry in entries:
                 self._observe(entry)
-            elif not self._differs:
-                self._differs = True
-                text = f"step {entry['step']}, and maybe later ones, were trained again and came out differently"
-                self.say(text, entry["step"])
-        if not self._recorder.waiting and self._fallbacks:
+        if self._fallbacks:
             fresh = self.curriculum.fell_back(self._fallbacks)
             self._fallbacks = []
             if fresh:
@@ -162,6 +158,12 @@ class Desk:
                 self.say(f"the trainer had no plan and fell back, {rounds}", fresh[0].first, "fallback")
 
     def _observe(self, entry: Entry) -> None:
+        if entry["attempt"] > 1:
+            if not self._differs:
+                self._differs = True
+                text = f"step {entry['step']}, and maybe later ones, were trained again and came out differently"
+                self.say(text, entry["step"])
+            return
         old = self.fold.regime
         if entry["policy"] != old.id and self.fold.step:
             self._ended = self._render(self.fold)

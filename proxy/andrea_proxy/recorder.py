@@ -14,6 +14,9 @@ from andrea_rundir.lossfile import Entry, LossFile
 
 Event = dict[str, Any]
 
+AT_ONCE = 64
+"""Entries a write: less than the room that the file grows ahead by."""
+
 _FIGURES = ("loss", "arms", "lr", "grad_norm", "tokens", "policy", "flags")
 """What makes two records of a step equal; clocks do not."""
 
@@ -38,10 +41,15 @@ class Recorder:
         return bad
 
     def flush(self) -> list[Entry]:
-        """Write what waits; the entries that are now in the file. OSError, and all of it waits on."""
-        written = self.waiting
+        """Write some of what waits; the entries that are now in the file, none when nothing waits.
+
+        OSError when they cannot be written: they wait on.
+        """
+        written = self.waiting[:AT_ONCE]
         self.loss.append(written)
-        self.waiting, self._fresh = [], {}
+        self.waiting = self.waiting[AT_ONCE:]
+        if not self.waiting:
+            self._fresh = {}
         return written
 
     def _take(self, event: Event) -> None:
