@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from andrea_rundir import digests
-from andrea_rundir.faults import NoCheckpoint
+from andrea_rundir.faults import NoCheckpoint, Refused
 from andrea_rundir.layout import MAX_PARAMS
 from andrea_rundir.names import RunDir, checkpoint_step
 from andrea_rundir.publish import BLOCK, fsync_dir, image_buffer, set_direct
@@ -40,6 +40,8 @@ REGIONS = ("w", "m", "v")
 _PIECE = 4 << 20
 _DEPTH = 4
 """Pieces that may wait for hashing and looking while the next is read."""
+_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Refusals that say nothing about the file."""
 
 Values = npt.NDArray[np.float32]
 
@@ -113,7 +115,7 @@ def read_header(path: Path) -> Header:
     try:
         header = _header(os.pread(fd, HEADER.size, 0), size)
     except OSError as error:
-        raise Invalid(f"cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     finally:
         os.close(fd)
     return header
@@ -142,7 +144,7 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
             raise Invalid(f"the header says step {header.step}, expected {step}")
         found = _scan(fd, size, lambda start, end: image[start:end], look)
     except OSError as error:
-        raise Invalid(f"cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     finally:
         os.close(fd)
     if digest is not None and found != digest:
@@ -176,7 +178,7 @@ def inspect(path: Path) -> Facts:
     try:
         digest = _scan(fd, size, place, look)
     except OSError as error:
-        raise Invalid(f"cannot be read: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     finally:
         os.close(fd)
     for region in regions.values():
@@ -225,12 +227,25 @@ def set_aside(path: Path) -> Path:
     return target
 
 
+def _unreadable(path: Path, error: OSError) -> Invalid | Refused:
+    """What the system's refusal means: the file is no good, or this process is short of something and it may be."""
+    if error.errno in _SHORTAGE:
+        return Refused(
+            "a checkpoint cannot be read now",
+            where=str(path),
+            found=error.strerror or str(error),
+            expected="file descriptors and memory to read it with",
+            todo="raise the limit, or end what uses it up, then start again; nothing was set aside",
+        )
+    return Invalid(f"cannot be read: {error.strerror}")
+
+
 def _open(path: Path) -> tuple[int, int]:
     """Descriptor and size of a regular file; O_NONBLOCK so that a FIFO of that name hangs nobody."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
-        raise Invalid(f"cannot be opened: {error.strerror}") from error
+        raise _unreadable(path, error) from error
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         os.close(fd)

@@ -10,7 +10,9 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -36,37 +38,56 @@ def resolve(device: str, precision: str, threads: int) -> dict[str, str | int]:
         if device == "cpu":
             precision = "fp32"
         else:
-            precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
+            with torch.cuda.device(device):
+                precision = "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else "fp16"
     return {"device": device, "precision": precision, "threads": threads or len(os.sched_getaffinity(0))}
 
 
-def wait_for(name: str, say: Callable[[str], None], interrupted: Callable[[], bool]) -> torch.device | None:
-    """The device called `name`, once it answers; None if `interrupted` first.
+def wait_for(name: str, say: Callable[[str], None], stop_wanted: threading.Event) -> torch.device | None:
+    """The device called `name`, once it answers; None if a stop is wanted first.
 
-    A CUDA run never falls back to the CPU: NoDevice after ten minutes, and the service manager tries again.
+    A CUDA run never falls back to the CPU: NoDevice after ten minutes, and the service manager tries again. CUDA that
+    failed to start once in a process may stay failed there, so it is then asked for by processes of their own; if it
+    answers them and not this one, NoDevice at once.
     """
     device = torch.device(name)
-    if device.type == "cpu":
-        return device
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        try:
-            torch.cuda.set_device(device)  # else whatever takes no device would wake card 0
-            torch.zeros(1, device=device)
-            return device
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-        if time.monotonic() > deadline:
+    elsewhere = False
+    while (reason := _refusal(device)) is not None:
+        if elsewhere or time.monotonic() > deadline:
             raise NoDevice(
-                f"{name} did not answer for {PATIENCE_SECONDS:.0f} s",
-                found=reason,
+                f"{name} did not answer" + ("" if elsewhere else f" for {PATIENCE_SECONDS:.0f} s"),
+                found=reason + (", though it answers other processes" if elsewhere else ""),
                 expected="the device that this run is pinned to",
                 todo="look at nvidia-smi and the driver; the run stays as it is and never moves to the CPU",
             )
-        say(f"waiting for {name}: {reason}")
-        if interrupted():
-            return None
-        time.sleep(POLL_SECONDS)
+        while not elsewhere and time.monotonic() <= deadline:
+            say(f"waiting for {name}: {reason}")
+            if stop_wanted.wait(POLL_SECONDS):
+                return None
+            elsewhere = _answers_elsewhere(name)
+    return device
+
+
+def _refusal(device: torch.device) -> str | None:
+    """Why no tensor can be made there; None when one can."""
+    try:
+        if device.type == "cuda":
+            torch.cuda.init()
+            torch.cuda.set_device(device)  # else whatever takes no device would wake card 0
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        return str(error).splitlines()[0]
+    return None
+
+
+def _answers_elsewhere(name: str) -> bool:
+    """Whether a process of its own can make a tensor on a device."""
+    command = [sys.executable, "-c", f"import torch; torch.zeros(1, device={name!r})"]
+    try:
+        return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=60).returncode == 0
+    except subprocess.TimeoutExpired:  # a driver that hangs
+        return False
 
 
 def settle(run: RunSection) -> None:

@@ -96,7 +96,7 @@ def _train(
         log.warning("%s", what, extra={"event": "warning"})
 
     try:
-        device = devices.wait_for(settings.run.device, waiting, signals.stop_wanted.is_set)
+        device = devices.wait_for(settings.run.device, waiting, signals.stop_wanted)
         if device is None:
             raise Stopped
         devices.settle(settings.run)

@@ -3,10 +3,12 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import resource
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 
 from andrea_rundir import checkpoint, digests
 from andrea_rundir.checkpoint import HEADER, Header, Invalid, choose, file_size, inspect, load, read_header, set_aside
-from andrea_rundir.faults import NoCheckpoint
+from andrea_rundir.faults import NoCheckpoint, Refused
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import image_buffer
 
@@ -199,8 +201,8 @@ def test_v_is_zero_or_more_and_minus_zero_is_zero(run: RunDir, small_pieces: Non
     [
         (lambda path: path.mkdir(), "is a folder or a device"),
         (lambda path: os.mkfifo(path), "is a folder or a device"),
-        (lambda path: path.symlink_to(path.name), "cannot be opened: Too many levels"),
-        (lambda path: path.symlink_to("gone"), "cannot be opened: No such file"),
+        (lambda path: path.symlink_to(path.name), "cannot be read: Too many levels"),
+        (lambda path: path.symlink_to("gone"), "cannot be read: No such file"),
         (lambda path: path.symlink_to("/dev/zero"), "is a folder or a device"),
     ],
     ids=["folder", "fifo", "loop", "dangling", "device"],
@@ -226,6 +228,26 @@ except Invalid as reason:
 """
     _, output, _ = traced(code, "preadv,preadv2", "preadv,preadv2:error=EIO:when=2")
     assert output == "cannot be read: Input/output error\n"
+
+
+def test_a_shortage_of_the_process_is_no_fault_of_the_file(run: RunDir) -> None:
+    for step in (100, 200):
+        write(run, step)
+    image, limits = buffer(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.open("/dev/null", os.O_RDONLY)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 3, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.open("/dev/null", os.O_RDONLY))
+        with pytest.raises(Refused, match="cannot be read now"):
+            load(run.checkpoint(200), image, step=200, n_params=N, digest=None)
+    finally:
+        for fd in taken:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    chosen = choose(run, image, n_params=N)
+    assert chosen is not None and chosen.step == 200 and not chosen.passed
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(run: RunDir, small_pieces: None) -> None:
