@@ -32,6 +32,8 @@ _MAX_GROUP = 1 << 22
 _MIN_HELD = 1025
 """Held-out tokens of a small source: one window of context 1024 (but never more than half of the source)."""
 _PIECE = 8 << 20
+_WRITEBACK = 64 << 20
+"""Bytes after which the disk is set to work."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ class _File:
     def __init__(self, path: Path) -> None:
         self.path, self.temporary = path, path.with_name(f".{path.name}.{os.getpid()}.tmp")
         self.tokens, self.digest = 0, hashlib.sha256()
+        self._written = self._started = 0
         self._fd = os.open(self.temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
         fcntl.flock(self._fd, fcntl.LOCK_EX)  # tells sweep that we live
 
@@ -105,7 +108,14 @@ class _File:
         self.digest.update(data)
         self.tokens += len(tokens)
         while data:
-            data = data[os.write(self._fd, data) :]
+            written = os.write(self._fd, data)
+            data = data[written:]
+            self._written += written
+        if self._written - self._started >= _WRITEBACK:
+            # Starts the writing to disk now, beside the encoding, and drops what is there already: at the end of a
+            # large source fsync has little left to wait for, and the cache still holds what others had in it.
+            os.posix_fadvise(self._fd, 0, self._written, os.POSIX_FADV_DONTNEED)
+            self._started = self._written
 
     def seal(self) -> None:
         """Durable, and under its own name."""

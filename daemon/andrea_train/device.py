@@ -73,7 +73,7 @@ def _refusal(device: torch.device) -> str | None:
     """Why no tensor can be made there; None when one can."""
     try:
         if device.type == "cuda":
-            torch.cuda.init()
+            torch.cuda.init()  # type: ignore[no-untyped-call]
             torch.cuda.set_device(device)  # else whatever takes no device would wake card 0
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:
