@@ -1,38 +1,31 @@
 """The training loop: one step after another, and at each step edge whatever the outside wished for meanwhile.
 
 Promises that a step is a function of the files alone, that a wish to stop is heard in everything that can last, and
-that saving comes before looking: an audit or a probe broken off is owed, not lost. Writes `events/` (what happened)
-and, through the saver, checkpoints.
+that saving comes before looking: an audit or a probe broken off is owed, not lost. Writes `events/` (what happened).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from andrea_corpus.dealer import Exhausted
 from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.plan import RoundPlan
-from andrea_service.notify import Extender
-from andrea_train import device as devices
-from andrea_train import model
 from andrea_train.feed import Batch, Feed
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
 from andrea_train.looks import Looks, Owed
-from andrea_train.optimizer import AdamW, Update
 from andrea_train.outside import Outside
-from andrea_train.saver import Keep, Saved, Saver
+from andrea_train.publisher import Publisher
 from andrea_train.schedule import learning_rate
 from andrea_train.state import Staging, State
+from andrea_train.stepper import Stepper, Taken
 
 PAUSE_SECONDS = 0.5
 COMPILE_SECONDS = 1800
@@ -47,25 +40,18 @@ class Loop:
     """All the parts of a run that trains."""
 
     config: RunConfig
-    device: torch.device
     state: State
     staging: Staging
-    optimizer: AdamW
-    losses: Callable[[model.Weights, Tensor, int], Tensor]
-    saver: Saver
+    stepper: Stepper
+    publisher: Publisher
     guard: Guard
     byte_lengths: NDArray[np.int32]
     outside: Outside
     looks: Looks
     feed: Feed = field(init=False)
-    published: int = -1
 
     def __post_init__(self) -> None:
-        self._leaves = model.weights(self.state.w, self.state.shape, trainable=True)
-        parts = model.weights(self.optimizer.gradient, self.state.shape)
-        self._gradients = parts.tensors()
-        self._leaving = ExitStack()
-        self._told, self._grown, self._regressed, self._paused = False, 0, False, False
+        self._regressed, self._paused = False, False
 
     def run(self, last: int, reason: str, owed: Owed) -> int:
         """Train until `last` steps are done, a stop is wished for or the data is exhausted; the exit code.
@@ -81,7 +67,7 @@ class Loop:
                 self._step()
             except Exhausted:
                 reason = "data exhausted"
-                if self.published != self.state.step:
+                if self.publisher.pending:
                     self._checkpoint("final")
                 break
             except Stopped:
@@ -111,9 +97,9 @@ class Loop:
         if self.outside.stopping():
             raise Stopped
         wanted = self.outside.signals.checkpoint_wanted
-        if wanted.is_set() and self.published != self.state.step:
+        if wanted.is_set() and self.publisher.pending:
             wanted.clear()
-            self._save("signal")  # the looks that belong to this step have been taken
+            self.publisher.save("signal", self.feed)  # the looks that belong to this step have been taken
 
     def adopt(self, diet: Diet, kept: Collection[str]) -> None:
         """Go over to another policy, of whose arms `kept` run on from the one before."""
@@ -136,55 +122,28 @@ class Loop:
             self._pause("events wait in memory, and the room for them is full")
         self._paused = False
         batch = self.feed.batch(step)
-        losses = self._gradient(batch)
         config = self.config.optimizer
         lr = learning_rate(
             step, peak=config.lr, floor=config.min_lr, warmup=config.warmup_steps, total=config.max_steps
         )
-        scale = config.loss_scale if self.config.run.precision == "fp16" else 1.0
-        if self.config.guard.spike == "skip":
-            spike = self.guard.spike(arm_losses(batch, losses.tolist()))
-            update = self.optimizer.step(lr, losses, scale=scale, refuse=spike is not None and spike > SPIKE_SIGMA)
-        else:
-            update = self.optimizer.step(lr, losses, scale=scale)
-        self._record(step, batch, losses, update, lr, time.monotonic() - began)
+        refuse = (lambda each: self._spike(batch, each) is not None) if self.config.guard.spike == "skip" else None
+        taken = self.stepper.take(batch, lr, self._hear, refuse)
+        self._record(step, batch, taken, lr, time.monotonic() - began)
 
-    def _gradient(self, batch: Batch) -> Tensor:
-        """Fill the optimizer's gradient; the loss of each sequence, float32 `[batch]`, on the device."""
-        windows = torch.from_numpy(batch.windows)
-        if self.device.type == "cuda":
-            windows = windows.pin_memory().to(self.device, non_blocking=True)
-        config, parts = self.config.optimizer, []
-        scale = config.loss_scale if self.config.run.precision == "fp16" else 1.0
-        for start in range(0, config.batch_size, config.micro_batch_size):
-            with devices.autocast(self.device, self.config.run.precision):
-                part = self.losses(
-                    self._leaves, windows[start : start + config.micro_batch_size], self.state.shape.n_heads
-                )
-            total = part.sum() * (scale / config.batch_size)
-            gradients = torch.autograd.grad(total, self._leaves.tensors())
-            if start == 0:
-                torch._foreach_copy_(self._gradients, list(gradients))
-            else:
-                torch._foreach_add_(self._gradients, list(gradients))
-            parts.append(part.detach())
-            self._hear()
-        return torch.cat(parts)
+    def _spike(self, batch: Batch, each: list[float]) -> float | None:
+        """How many deviations the losses of a batch lie above what its arms usually give, if that is too many."""
+        spike = self.guard.spike(arm_losses(batch, each))
+        return spike if spike is not None and spike > SPIKE_SIGMA else None
 
-    def _record(self, step: int, batch: Batch, losses: Tensor, update: Update, lr: float, seconds: float) -> None:
-        """Wait for the step's figures, put them into the events, let the guard judge them."""
-        figures = torch.cat([losses, update.norm[None], update.skipped[None]]).tolist()
-        each, norm, skipped = figures[:-2], figures[-2], figures[-1] > 0
-        arms = arm_losses(batch, each)
-        loss = sum(each) / len(each)
+    def _record(self, step: int, batch: Batch, taken: Taken, lr: float, seconds: float) -> None:
+        """Put the step's figures into the events, let the guard judge them."""
+        arms = arm_losses(batch, taken.each)
+        loss, norm, tokens = sum(taken.each) / len(taken.each), taken.norm, batch.windows[:, 1:].size
         finite = bool(np.isfinite([loss, norm]).all())
-        if finite and not skipped and (spike := self.guard.spike(arms)) is not None and spike > SPIKE_SIGMA:
-            self.outside.warn(
-                self.state.step,
-                "spike",
-                f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give",
-            )
-        self.guard.step(step, loss, arms, skipped=skipped or not finite)
+        if finite and not taken.skipped and (spike := self._spike(batch, taken.each)) is not None:
+            text = f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give"
+            self.outside.warn(self.state.step, "spike", text)
+        self.guard.step(step, loss, arms, skipped=taken.skipped or not finite)
         self.outside.events.append(
             "step",
             step=step,
@@ -195,14 +154,18 @@ class Loop:
             },
             lr=lr,
             grad_norm=norm if np.isfinite(norm) else None,
-            tokens=batch.windows[:, 1:].size,
+            tokens=tokens,
             seconds=seconds,
             policy=self.feed.round.policy if self.feed.round else "",
-            flags=["skipped"] * skipped + ["fallback"] * self.feed.fell_back,
+            flags=["skipped"] * taken.skipped + ["fallback"] * self.feed.fell_back,
             cursors=self.feed.cursors,
             credits=self.feed.credits,
         )
-        self.outside.console.step(step, self.guard.ema, seconds, batch.windows[:, 1:].size, self.published)
+        self.outside.console.step(step, self.guard.ema, seconds, tokens, self.publisher.published)
+        self._judge(step)
+
+    def _judge(self, step: int) -> None:
+        """Halt, or warn once, when the run is sick after `step`."""
         shape, config = self.state.shape, self.config.optimizer
         scaled = self.config.run.precision == "fp16"
         if sick := self.guard.diverged(step, vocab_size=shape.vocab_size, warmup=config.warmup_steps, scaled=scaled):
@@ -224,8 +187,7 @@ class Loop:
 
     def _edge(self, last: int) -> None:
         step = self.state.step
-        if (saved := self.saver.poll()) is not None:
-            self._look_at(saved)
+        self.publisher.poll()
         wanted = self.outside.signals.checkpoint_wanted
         if step % self.config.checkpoint.every == 0:
             wanted.clear()
@@ -239,52 +201,10 @@ class Loop:
     def _checkpoint(self, reason: str) -> None:
         """Publish the state, and probe and audit it while the disk is at work; how the save ended is seen later."""
         step = self.state.step
-        self._save(reason)
+        self.publisher.save(reason, self.feed)
         if reason in ("initial", "cadence") and step % self.config.probe.every == 0:
             self.looks.measure(self.state.w, step)
         self.looks.sample(self.state.w, step)
-
-    def _save(self, reason: str) -> None:
-        self._collect()
-        self.outside.events.append(
-            "snapshot",
-            step=self.state.step,
-            guard=self.guard.to_json(),
-            round=self.feed.round.to_json() if self.feed.round else None,
-            cursors=self.feed.cursors,
-            credits=self.feed.credits,
-        )
-        regressed = self.guard.regressed(self.state.step) is not None
-        before = self.guard.best_before_regress() if regressed else None
-        keep = Keep(best=self.guard.best_probe_step, before=before, pivot=self.feed.diet.regime.start)
-        self.saver.submit(self.state, reason, keep)
-
-    def _collect(self) -> Saved | None:
-        """Wait for the save under way, if any, and look at how it ended."""
-        saved = self.saver.settle(self._attend)
-        if saved is not None:
-            self._look_at(saved)
-            if self.saver.busy:  # it failed and is being tried once more
-                saved = self.saver.settle(self._attend)
-                if saved is not None:
-                    self._look_at(saved)
-        return saved
-
-    def _look_at(self, saved: Saved) -> None:
-        if saved.digest is not None:
-            self.published = saved.job.step
-            self.outside.console.saved(saved.job.step, saved.digest)
-            self.looks.sign(saved.job.step, saved.digest)
-        elif saved.not_finite:
-            raise self.guard.halt(
-                self.state.step, f"diverged: the state after step {saved.job.step} was not published: {saved.error}"
-            )
-        else:
-            self.outside.warn(self.state.step, "save failed", f"step {saved.job.step}: {saved.error}")
-            if saved.job.retried:
-                self.looks.sign(saved.job.step, None)
-            else:
-                self.saver.retry(saved.job)
 
     # Ends and waits.
 
@@ -294,41 +214,26 @@ class Loop:
             reason = "finished"
         elif self.outside.signals.stop_wanted.is_set():
             reason = self.outside.signals.stop_reason or reason
-        self._leave(self.state.step)
-        saved = self._collect()
-        if self.published != self.state.step:
-            self._save("stop")
-            saved = self._collect()
-        self._leaving.close()
-        unsaved = self.published != self.state.step
+        self.publisher.leave(self.state.step)
+        saved = self.publisher.collect()
+        if self.publisher.pending:
+            self.publisher.save("stop", self.feed)
+            saved = self.publisher.collect()
+        self.publisher.left()
+        published, unsaved = self.publisher.published, self.publisher.pending
         if unsaved:
             reason, detail = "unsaved", saved.error if saved is not None else "no save was made"
-            lost = f"steps {self.published + 1} to {self.state.step} are lost: {detail}"
+            lost = f"steps {published + 1} to {self.state.step} are lost: {detail}"
             self.outside.warn(self.state.step, "stopped unsaved", lost)
-        self.outside.events.append("stop", step=self.published, reason=reason)
+        self.outside.events.append("stop", step=published, reason=reason)
         self.outside.events.sync()
-        self.outside.console.end(self.published, reason)
+        self.outside.console.end(published, reason)
         return EXIT_REFUSED if unsaved else EXIT_OK
 
     def _hear(self) -> None:
         """Polled inside a step: it is finished whatever comes, but the service manager is told."""
         if self.outside.stopping():
-            self._leave(self.state.step + 1)
-
-    def _attend(self) -> None:
-        """Polled while a save is waited for: not the waiting but the bytes are a sign of life."""
-        if (grown := self.saver.pieces_written) != self._grown:
-            self._grown = grown
-            self.outside.heartbeat.beat()
-        if self.outside.signals.stop_wanted.is_set():
-            self._leave(self.state.step)
-
-    def _leave(self, step: int) -> None:
-        """Tell the service manager, once, that we stop after `step`: from now on bytes that become durable buy time."""
-        if not self._told:
-            self._told = True
-            self.outside.notifier.stopping(f"stopping after step {step}")
-            self._leaving.enter_context(Extender(self.outside.notifier, lambda: self.saver.pieces_written))
+            self.publisher.leave(self.state.step + 1)
 
     def _pause(self, why: str) -> None:
         """Wait a moment for something outside to change; raises Stopped when a stop is wished for."""

@@ -40,9 +40,11 @@ from andrea_train.optimizer import AdamW
 from andrea_train.outside import Outside
 from andrea_train.patience import Patience
 from andrea_train.probe import Probe
+from andrea_train.publisher import Publisher
 from andrea_train.resume import Record, place, record
 from andrea_train.saver import Saver
 from andrea_train.state import Staging, State
+from andrea_train.stepper import Stepper
 
 
 def train(run: RunDir, signals: Signals, until: int | None) -> int:
@@ -110,11 +112,11 @@ def _train(
     gc.freeze()
     gc.disable()  # a full collection stalls the loop for half a second, and nothing here makes cycles
     try:
-        if loop.published < 0:
+        if loop.publisher.published < 0:
             loop.first_checkpoint()
         return loop.run(last, "finished" if last == total else "until-step", owed)
     finally:
-        loop.saver.close()
+        loop.publisher.close()
 
 
 def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device: torch.device) -> tuple[Loop, Owed]:
@@ -148,19 +150,25 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         )
 
     guard = _guard(past, settings)
+    looks = Looks(settings, guard, outside, make_looks, diet)
     loop = Loop(
         config=settings,
-        device=device,
         state=state,
         staging=staging,
-        optimizer=AdamW(state, shape, settings.optimizer),
-        losses=torch.compile(model.losses, dynamic=False) if settings.run.compile else model.losses,
-        saver=saver,
+        stepper=Stepper(
+            device,
+            settings.run.precision,
+            state,
+            AdamW(state, shape, settings.optimizer),
+            torch.compile(model.losses, dynamic=False) if settings.run.compile else model.losses,
+            micro_batch=settings.optimizer.micro_batch_size,
+            loss_scale=settings.optimizer.loss_scale,
+        ),
+        publisher=Publisher(state, saver, guard, looks, outside, -1 if chosen is None else state.step),
         guard=guard,
         byte_lengths=lengths,
         outside=outside,
-        looks=Looks(settings, guard, outside, make_looks, diet),
-        published=-1 if chosen is None else state.step,
+        looks=looks,
     )
     loop.feed = Feed(
         terms,
