@@ -74,7 +74,10 @@ def _one_line(text: str) -> str:
 
 
 class Heartbeat:
-    """Watchdog pings earned by progress: the loop calls `beat`, which pings at most every `interval` s."""
+    """Watchdog pings earned by progress: the loop calls `beat`, which pings at most every `interval` s.
+
+    `beats` counts them.
+    """
 
     def __init__(
         self,
@@ -88,16 +91,18 @@ class Heartbeat:
         self._notifier = notifier
         self._clock = clock
         self._next = 0.0
+        self.beats = 0
 
     def beat(self) -> None:
         """The loop has moved on."""
+        self.beats += 1
         if self._interval is not None and (now := self._clock()) >= self._next:
             self._notifier.watchdog()
             self._next = now + self._interval
 
 
 class Extender:
-    """While entered, asks for more time every second in which `counter()` grew (bytes made durable, say).
+    """While entered, asks for more time every second in which `counter()` grew (bytes made durable, heartbeats).
 
     So a slow disk gets its time and a hung one ends in a kill. The first request goes out at once.
     """

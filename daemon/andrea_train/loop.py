@@ -17,6 +17,7 @@ from andrea_corpus.dealer import Exhausted
 from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.plan import RoundPlan
+from andrea_service.notify import Extender
 from andrea_train.feed import Batch, Feed
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
@@ -110,8 +111,10 @@ class Loop:
         self.outside.log.info(text, extra={"event": "pivot", "step": step, "policy": policy})
 
     def first_checkpoint(self) -> None:
-        """Publish `step_000000.bin`, measure and audit the untrained model."""
-        self._checkpoint("initial")
+        """Publish `step_000000.bin`, measure and audit the untrained model: a start may last as long as it moves."""
+        self.outside.notifier.status("saves, measures and samples the untrained model")
+        with Extender(self.outside.notifier, lambda: self.outside.heartbeat.beats):
+            self._checkpoint("initial")
 
     # One step.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +36,27 @@ def test_a_second_trainer_exits_75_and_touches_nothing(make: Make) -> None:
         assert str(first.pid) in second.said()
         first.signal(signal.SIGCONT)
         assert first.stop() == 0
+
+
+def test_the_first_checkpoint_extends_the_start_as_long_as_it_moves(make: Make, tmp_path: Path) -> None:
+    """Six texts by a large model can take longer than a start may: time is bought while words come."""
+    run = make("slow", {"optimizer": {"max_steps": 20}, "samples": {"tokens": 128}})
+    crawl: dict[str, object] = {
+        "at": "andrea_train.sampler:extend",
+        "call": 1,
+        "do": "SLEEP",
+        "seconds": 0.05,
+        "times": 0,
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(60)
+        with start(run, hurt=[crawl], env={"NOTIFY_SOCKET": str(tmp_path / "notify")}):
+            said: list[str] = []
+            while not (said and said[-1].startswith("READY=1")):
+                said.append(manager.recv(4096).decode())
+    at = next(i for i, text in enumerate(said) if "untrained model" in text)
+    assert sum(text.startswith("EXTEND") for text in said[at:]) >= 3, said
 
 
 def test_a_stale_pidfile_of_another_program_is_no_obstacle_and_no_target(make: Make) -> None:

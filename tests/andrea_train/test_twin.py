@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
-from harness import Trainer, figures, start, twin_diff
+from harness import Trainer, figures, start, twin_diff, wait_step
 
 CADENCE = 10
 LAST = 60
@@ -80,24 +82,17 @@ def test_a_hurt_run_equals_its_twin(name: str, make: Make, whole: RunDir) -> Non
 
 
 def test_killed_at_random_instants(make: Make, whole: RunDir) -> None:
-    """At no chosen place: the 1 ms to 1.5 s after a start cover imports, the lock, loading, steps and saves."""
-    run = make("random", KEEP_TWO)
-    rng = np.random.default_rng(7)
-    for delay in rng.uniform(0.0, 1.5, 4):
+    """At no chosen place: right after the start, then again and again a few steps past the newest checkpoint."""
+    run, rng = make("random", KEEP_TWO), np.random.default_rng(7)
+    for step in (0, 11, 22, 31, 41):
         with start(run) as trainer:
-            first = len(list(run.events.iterdir())) if run.events.exists() else 0
-            while trainer.process.poll() is None:  # until it has the lock and a segment of its own
-                if run.events.exists() and len(list(run.events.iterdir())) > first:
-                    break
-            try:
-                trainer.process.wait(float(delay))
-            except TimeoutError:
-                pass
-            except Exception as error:
-                assert "timed out" in str(error)
+            wait_step(run, step + int(rng.integers(0, 9)) if step else -1)
+            time.sleep(float(rng.uniform(0.0, 0.02)))
             trainer.kill()
     finish(start(run))
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
+    resumed = [event["step"] for event in read(run.events) if event["event"] == "start"]
+    assert len(set(resumed)) >= 3, f"it was resumed at {resumed}: too little happened before the kills"
 
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -8,6 +8,7 @@ function, and at the n - 1 calls after it (for ever if `times` is 0):
 - a signal name (KILL, TERM, USR1): the process gets that signal as the function is entered, or left with `after`;
 - an errno name (EIO, ENOSPC): the function raises that OSError instead;
 - FALSE: the function returns False instead;
+- SLEEP: the function takes `seconds` longer;
 - CHILD: a child process is started first, which sleeps;
 - FLOOD: a thread is started first, which logs `lines` lines in `seconds` seconds.
 """
@@ -50,6 +51,9 @@ def install(spec: dict[str, Any]) -> None:
             return False
         if hasattr(errno, do):
             raise OSError(getattr(errno, do), os.strerror(getattr(errno, do)))
+        if do == "SLEEP":
+            time.sleep(spec["seconds"])
+            return original(*args, **kwargs)
         if do == "CHILD":
             subprocess.Popen(["sleep", "600"])
             return original(*args, **kwargs)
