@@ -45,7 +45,7 @@ def test_the_first_checkpoint_extends_the_start_as_long_as_it_moves(make: Make, 
         "at": "andrea_train.sampler:extend",
         "call": 1,
         "do": "SLEEP",
-        "seconds": 0.05,
+        "seconds": 0.25,
         "times": 0,
     }
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
