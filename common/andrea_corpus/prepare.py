@@ -3,9 +3,8 @@
 Passes over the text. The first reads and checks every source of every arm and takes its digest, before
 anything is created: a bad source costs nothing but the reading. Where a tokenizer is to be learned, a second one takes
 the text for it. The last writes the shards that are not there yet, one by one, each checked against the first pass;
-killed at any instant and started again it gives the same shards. Memory is bounded: pieces of 64 KiB, batches of a
-megabyte and one group of tokens. Writes `data/` (shards, `tokenizer.json`, `sources.json`). Imports this package and
-`andrea_rundir`.
+killed at any instant and started again it gives the same shards. Writes `data/` (shards, `tokenizer.json`,
+`sources.json`). Imports this package and `andrea_rundir`.
 """
 
 from __future__ import annotations
@@ -17,24 +16,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from andrea_corpus import ledger, mix
 from andrea_corpus import tokenizer as tokenizers
 from andrea_corpus.duplicates import Duplicates
+from andrea_corpus.encoding import check_size, write_shard
 from andrea_corpus.mix import Learn
 from andrea_corpus.reading import Progress, Reading
-from andrea_corpus.shards import Meta, Shard, ShardWriter, fingerprint_of, open_shard, split_sizes
+from andrea_corpus.shards import Meta, Shard, fingerprint_of, open_shard
 from andrea_corpus.sources import resolve_all
-from andrea_corpus.text import Piece
-from andrea_corpus.tokenizer import Tokenizer, check_fits, token_dtype
+from andrea_corpus.tokenizer import Tokenizer, check_fits
 from andrea_rundir.faults import BadConfig, Held, Refused
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import Policy, parse
 from andrea_rundir.publish import publish, sweep
-
-_BATCH = 1 << 20
-"""Bytes of text that are tokenized together, on all cores."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ def prepare(
         for _ in survey:
             pass
         if not isinstance(has, Learn):
-            _check_size(name, survey.bytes + survey.documents, held_out, context)  # no tokenizer makes more
+            check_size(name, survey.bytes + survey.documents, held_out, context)  # no tokenizer makes more
     settled = _learn(sources, surveys, has) if isinstance(has, Learn) else has
     if vocab_size is not None:
         check_fits(settled, vocab_size, str(run.run_toml))
@@ -168,55 +162,18 @@ def _write(
             publish(run.data / "tokenizer.json", tokenizer.to_json().encode())
             for name, survey in surveys.items():
                 fingerprint = fingerprint_of(tokenizer.digest, survey.content, held_out)
-                metas[name] = _present(run.data, name, fingerprint) or _shard(
-                    run.data, name, sources, survey.content, tokenizer, held_out, context
+                metas[name] = _present(run.data, name, fingerprint) or write_shard(
+                    run.data,
+                    sources.reading(name, "writing"),
+                    survey.content,
+                    tokenizer,
+                    held_out=held_out,
+                    context=context,
                 )
             ledger.record(run, sources.policy, {name: meta.fingerprint for name, meta in metas.items()})
     except OSError as error:
         raise Refused("the shards cannot be written", where=str(run.data), found=str(error.strerror)) from error
     return metas
-
-
-def _shard(
-    folder: Path, name: str, sources: _Sources, content: str, tokenizer: Tokenizer, held_out: float, context: int
-) -> Meta:
-    """Write one arm's shard; BadConfig when its text is not what it was in the first pass, or too little."""
-    reading = sources.reading(name, "writing")
-    fingerprint = fingerprint_of(tokenizer.digest, content, held_out)
-    with ShardWriter(folder, fingerprint, tokenizer.vocab_size, held_out) as writer:
-        _encode(reading, tokenizer, writer)
-        _check_same(name, sources.files[name], content, reading.content)
-        _check_size(name, writer.tokens, held_out, context)
-        return writer.publish(
-            tokenizer=tokenizer.digest,
-            vocab_size=tokenizer.vocab_size,
-            content=reading.content,
-            documents=reading.documents,
-            bytes=reading.bytes,
-            replaced=reading.replaced,
-        )
-
-
-def _encode(reading: Reading, tokenizer: Tokenizer, writer: ShardWriter) -> None:
-    """All of an arm's text as tokens, BOS before each document."""
-    bos = np.array([tokenizer.bos], token_dtype(tokenizer.vocab_size))
-    for batch in _batches(reading):
-        for piece, tokens in zip(batch, tokenizer.encode_many([piece.data for piece in batch]), strict=True):
-            if piece.first:
-                writer.add(bos)
-            writer.add(tokens)
-        reading.tokens = writer.tokens
-
-
-def _batches(pieces: Reading) -> Iterator[list[Piece]]:
-    batch, size = [], 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece.data)
-        if size >= _BATCH:
-            yield batch
-            batch, size = [], 0
-    yield batch
 
 
 @contextmanager
@@ -241,27 +198,3 @@ def _present(folder: Path, name: str, fingerprint: str) -> Meta | None:
         return open_shard(folder, fingerprint, arm=name).meta
     except BadConfig:
         return None
-
-
-def _check_size(name: str, tokens: int, held_out: float, context: int) -> None:
-    """Either part of an arm must hold a window."""
-    train, held = split_sizes(tokens, held_out)
-    if min(train, held) <= context:
-        raise BadConfig(
-            f"arm {name} has too little text",
-            found=f"{tokens} tokens: {train} to train on, {held} held out",
-            expected=f"more than {context} of each (the model's context)",
-            todo="add text to it, raise [probe] held_out or lower [model] context",
-        )
-
-
-def _check_same(name: str, files: list[Path], before: str, after: str) -> None:
-    """The second pass must have read what the first did."""
-    if before != after:
-        raise BadConfig(
-            f"a source of arm {name} changed while it was read",
-            where=", ".join(str(file) for file in files[:3]) + (", ..." if len(files) > 3 else ""),
-            found=f"content {after[:16]}",
-            expected=f"content {before[:16]}",
-            todo=f"let its writer finish, then {ledger.TODO}",
-        )

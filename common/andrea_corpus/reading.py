@@ -45,13 +45,14 @@ class Reading:
         progress: Callable[[Progress], None],
         document: Callable[[bytes], None] = lambda digest: None,
     ) -> None:
-        self._name, self._arm, self._files, self._act, self._progress = name, arm, files, act, progress
+        self.name, self.paths = name, files
+        self._arm, self._act, self._progress = arm, act, progress
         self._document, self._content = document, hashlib.sha256()
         self.files = len(files)
         self.documents = self.bytes = self.replaced = self.tokens = 0
 
     def __iter__(self) -> Iterator[Piece]:
-        sources = [Source(file, self._arm) for file in self._files]
+        sources = [Source(file, self._arm) for file in self.paths]
         size, before, text = sum(source.size for source in sources), 0, None
         for i, source in enumerate(sources):
             for piece in source:
@@ -64,7 +65,7 @@ class Reading:
                 self.bytes += len(piece.data)
                 yield piece
                 counted = (self.bytes, self.documents, self.tokens)
-                self._progress(Progress(self._name, self._act, i, self.files, before + source.read, size, *counted))
+                self._progress(Progress(self.name, self._act, i, self.files, before + source.read, size, *counted))
             before += source.size
             self.replaced += source.replaced
         self._end(text)

@@ -464,7 +464,7 @@ WISH = Learn(vocab_size=400, steps=100, tokens=512)
 def test_a_learned_tokenizer_gives_shards_that_decode_to_the_text(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("andrea_corpus.prepare._BATCH", 4000)
+    monkeypatch.setattr("andrea_corpus.encoding._BATCH", 4000)
     acts: list[Progress] = []
     prepare(place.run, place.policy, WISH, held_out=0.1, context=16, vocab_size=400, progress=acts.append)
     assert [act for act, _ in groupby(p.act for p in acts if p.arm == "prose")] == ["reading", "learning", "writing"]
