@@ -1,23 +1,18 @@
 """Documents in lines of JSON: the field `text`, or chat `messages` written out as `role: content`.
 
 A line up to 4 MiB is parsed at once, a longer one piece by piece, with the same result, so a line of a gigabyte needs
-no more memory than a short one. Pure; standard library only. ValueError says what is wrong with a line.
+no more memory than a short one. Pure; imports `jsonscan`. ValueError says what is wrong with a line.
 """
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
-LONG = 4 << 20
-_HELD = 1 << 20
-"""Most that is held of a long line: a number, or what a message says before it says whose it is."""
+from andrea_corpus.jsonscan import HELD, Scanner
 
-_SPACE = re.compile(rb"[ \t\r\n]*")
-_STRING = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+')
-_SCALAR = re.compile(rb"[^ \t\r\n,\]}]*")
+LONG = 4 << 20
 
 
 def documents(chunks: Iterator[bytes]) -> Iterator[tuple[int, Iterator[str]]]:
@@ -27,7 +22,7 @@ def documents(chunks: Iterator[bytes]) -> Iterator[tuple[int, Iterator[str]]]:
     """
     for number, line in enumerate(_lines(chunks), 1):
         if isinstance(line, _Long):
-            yield number, _Scanner(line).text()
+            yield number, _LongLine(line).text()
             for _ in line:  # what is left of it after an error that was put up with
                 pass
         elif line and not line.isspace():
@@ -121,54 +116,54 @@ def _one_of(given: list[str], keys: Any) -> str:
     )
 
 
-class _Scanner:
-    """The JSON object of one long line, pulled from its chunks."""
+class _LongLine:
+    """The record of one long line, pulled from its chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks, self._data, self._at = chunks, b"", 0
+        self._json = Scanner(chunks)
 
     def text(self) -> Iterator[str]:
         """The document, in pieces."""
         given: list[str] = []
         keys: list[str] = []
-        if not self._peek():
+        if not self._json.peek():
             return  # a long line of blanks
-        if self._peek() != b"{":
+        if self._json.peek() != b"{":
             raise ValueError("not a JSON object")
         try:
-            for key in self._members():
+            for key in self._json.members():
                 if key in ("text", "messages"):
                     if given:
                         raise ValueError(_one_of(["text", "messages"], keys))
                     given.append(key)
-                    yield from self._messages() if key == "messages" else self._value("text is not a string")
+                    yield from self._messages() if key == "messages" else self._json.string_or("text is not a string")
                 else:
                     keys.append(key)
-                    self._skip()
+                    self._json.skip()
         except RecursionError:
             raise ValueError("nested too deep") from None
         if not given:
             raise ValueError(_one_of(given, keys))
-        if self._peek():
+        if self._json.peek():
             raise ValueError("something follows the object")
 
     def _messages(self) -> Iterator[str]:
-        if self._peek() != b"[":
+        if self._json.peek() != b"[":
             raise ValueError("messages is not a list")
-        for _ in self._elements():
-            if self._peek() != b"{":
+        for _ in self._json.elements():
+            if self._json.peek() != b"{":
                 raise ValueError("a message without a role")
             role, early = None, None
-            for key in self._members():
+            for key in self._json.members():
                 if key == "role":
-                    role = "".join(self._value("a message without a role"))
-                elif key != "content" or self._peek() == b"n":
-                    self._skip()
+                    role = "".join(self._json.string_or("a message without a role"))
+                elif key != "content" or self._json.peek() == b"n":
+                    self._json.skip()
                 elif role is None:
                     early = self._early()
                 else:
                     yield f"{role}: "
-                    yield from self._value("the content of a message is not text")
+                    yield from self._json.string_or("the content of a message is not text")
                     yield "\n\n"
             if role is None:
                 raise ValueError("a message without a role")
@@ -178,97 +173,9 @@ class _Scanner:
     def _early(self) -> str:
         """A content that stands before its role."""
         parts, size = [], 0
-        for part in self._value("the content of a message is not text"):
+        for part in self._json.string_or("the content of a message is not text"):
             parts.append(part)
             size += len(part)
-            if size > _HELD:
+            if size > HELD:
                 raise ValueError("in a line this long, a message's role must stand before its content")
         return "".join(parts)
-
-    def _value(self, otherwise: str) -> Iterator[str]:
-        if self._peek() != b'"':
-            raise ValueError(otherwise)
-        yield from self._string()
-
-    def _string(self) -> Iterator[str]:
-        """A string in pieces; a surrogate pair is never cut in two."""
-        self._take(b'"')
-        while True:
-            end = _STRING.match(self._data, self._at).end()  # type: ignore[union-attr]
-            done = self._data[end : end + 1] == b'"'
-            if not done and len(self._data) - end >= 6:
-                raise ValueError("a bad escape in a string")
-            raw = self._data[self._at : end]
-            part: str = json.loads(b'"' + raw + b'"')
-            if not done and part and "\ud800" <= part[-1] <= "\udbff":
-                part, end = part[:-1], end - 6
-            if part:
-                yield part
-            self._at = end + done
-            if done:
-                return
-            if not self._more():
-                raise ValueError("it ends inside a string")
-
-    def _members(self) -> Iterator[str]:
-        """The keys of an object; the reader takes each value before it asks for the next."""
-        for _ in self._list(b"{", b"}"):
-            key = "".join(self._value("a key is not a string"))
-            self._take(b":")
-            yield key
-
-    def _elements(self) -> Iterator[None]:
-        return self._list(b"[", b"]")
-
-    def _list(self, opening: bytes, closing: bytes) -> Iterator[None]:
-        self._take(opening)
-        if self._peek() == closing:
-            self._take(closing)
-            return
-        while True:
-            yield
-            if self._take(b"," + closing) == closing:
-                return
-
-    def _skip(self) -> None:
-        """Any value."""
-        first = self._peek()
-        if first == b'"':
-            for _ in self._string():
-                pass
-        elif first == b"{":
-            for _ in self._members():
-                self._skip()
-        elif first == b"[":
-            for _ in self._elements():
-                self._skip()
-        else:
-            while (end := _SCALAR.match(self._data, self._at).end()) == len(self._data) and self._more():  # type: ignore[union-attr]
-                if len(self._data) - self._at > _HELD:
-                    raise ValueError("a number too long")
-            json.loads(self._data[self._at : end])
-            self._at = end
-
-    def _take(self, allowed: bytes) -> bytes:
-        """The next byte that is no blank, which must be one of these."""
-        found = self._peek()
-        if not found or found not in allowed:
-            wanted = " or ".join(chr(byte) for byte in allowed)
-            raise ValueError(f"expected {wanted}, found {found.decode(errors='replace') or 'the end'}")
-        self._at += 1
-        return found
-
-    def _peek(self) -> bytes:
-        """The next byte that is no blank; empty at the end."""
-        while True:
-            self._at = _SPACE.match(self._data, self._at).end()  # type: ignore[union-attr]
-            if self._at < len(self._data) or not self._more():
-                return self._data[self._at : self._at + 1]
-
-    def _more(self) -> bool:
-        """Let go of what has been read and get more; False at the end."""
-        for chunk in self._chunks:
-            if chunk:
-                self._data, self._at = self._data[self._at :] + chunk, 0
-                return True
-        return False

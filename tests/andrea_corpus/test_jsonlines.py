@@ -108,6 +108,6 @@ def test_a_role_after_much_content_is_refused_in_a_long_line(monkeypatch: pytest
     line = '{"messages": [{"content": "xyz", "role": "user"}]}'
     monkeypatch.setattr(jsonlines, "LONG", 0)
     assert read(line, 1) == [(1, "user: xyz\n\n")]
-    monkeypatch.setattr(jsonlines, "_HELD", 2)
+    monkeypatch.setattr(jsonlines, "HELD", 2)
     with pytest.raises(ValueError, match="role must stand before"):
         read(line)
