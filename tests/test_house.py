@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ROOMS = ("common", "daemon", "proxy", "cli")
 VERBS = (
-    *("init", "prepare", "check", "status", "checkpoint", "stop", "inspect", "keep", "samples", "sample"),
+    *("init", "prepare", "check", "status", "checkpoint", "pivot", "stop", "inspect", "keep", "samples", "sample"),
     *("export", "import", "list", "use", "rebuild-state", "units"),
 )
 

@@ -95,6 +95,12 @@ def since(run: RunDir, marker: Event | None) -> list[Event]:
     return later[::-1]
 
 
+def tail(run: RunDir) -> events.Tail:
+    """Follows the events that come from now on."""
+    listed = events.segments(run.events)
+    return events.Tail(run.events, (int(listed[-1].stem), listed[-1].stat().st_size) if listed else (0, 0))
+
+
 def number(event: Mapping[str, Any] | None, name: str) -> float | None:
     """A finite number in an event; None for anything else."""
     value = event.get(name) if event is not None else None

@@ -24,6 +24,7 @@ VERBS = {
     "check": "try a run before it starts: speed, time, memory, disk, epochs",
     "status": "say what a run does now",
     "checkpoint": "ask a training run for a checkpoint and wait for it",
+    "pivot": "go over to another policy at the next boundary, same weights",
     "stop": "stop a training run at the next step edge, saved",
     "inspect": "verify a checkpoint file and say what is in it",
     "keep": "keep a checkpoint for ever",

@@ -29,7 +29,7 @@ from andrea_rundir import digests
 from andrea_rundir.faults import NoCheckpoint, Refused
 from andrea_rundir.layout import MAX_PARAMS
 from andrea_rundir.names import RunDir, checkpoint_step
-from andrea_rundir.publish import BLOCK, fsync_dir, image_buffer, set_direct
+from andrea_rundir.publish import BLOCK, aside, fsync_dir, image_buffer, set_direct
 
 HEADER = struct.Struct("<ii")
 """step, n_params."""
@@ -218,10 +218,7 @@ def choose(run: RunDir, image: memoryview, *, n_params: int) -> Choice | None:
 
 def set_aside(path: Path) -> Path:
     """Renames a file that was passed over to `NAME.bad`, `.bad2`, ...; nothing is overwritten or deleted."""
-    target, count = path.with_name(path.name + ".bad"), 1
-    while os.path.lexists(target):
-        count += 1
-        target = path.with_name(f"{path.name}.bad{count}")
+    target = aside(path)
     path.rename(target)
     fsync_dir(path.parent)
     return target

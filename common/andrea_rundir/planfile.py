@@ -16,7 +16,7 @@ from pathlib import Path
 
 from andrea_rundir.lines import back
 from andrea_rundir.plan import RoundPlan
-from andrea_rundir.publish import fsync_dir, publish
+from andrea_rundir.publish import aside, fsync_dir, publish
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,8 @@ class PlanFile:
 def salvage(path: Path) -> Path:
     """Set a damaged file aside and put one in its place that holds every line that can be used; the old one's path."""
     data = path.read_bytes()
-    aside, count = path.with_name(path.name + ".bad"), 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}.bad{count}")
-    os.link(path, aside)
+    kept = aside(path)
+    os.link(path, kept)
     whole = [piece + b"\n" for piece in data.split(b"\n")[:-1] if _usable(piece) is not None]
     publish(path, b"".join(whole))
-    return aside
+    return kept

@@ -43,10 +43,22 @@ def publish(path: Path, data: bytes, *, mode: int = 0o640) -> None:
     Only when the last act, the fsync of the folder, is what fails may the new file already be in place.
     """
     with _replacing(path, mode) as fd:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        _write(fd, data)
+
+
+def create(path: Path, data: bytes, *, mode: int = 0o640) -> None:
+    """As `publish`, where there is no file of that name yet; FileExistsError, and nothing changed, where there is."""
+    with _replacing(path, mode, exclusive=True) as fd:
+        _write(fd, data)
+
+
+def aside(path: Path, suffix: str = ".bad") -> Path:
+    """A name beside `path` for what cannot be used, which nothing has yet: NAME.bad, else NAME.bad2, ..."""
+    free, count = path.with_name(path.name + suffix), 1
+    while os.path.lexists(free):
+        count += 1
+        free = path.with_name(f"{path.name}{suffix}{count}")
+    return free
 
 
 def image_buffer(size: int) -> mmap.mmap:
@@ -115,16 +127,30 @@ def _remove_dead(temp: Path) -> bool:
     return True
 
 
+def _write(fd: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+    os.fsync(fd)
+
+
 @contextmanager
-def _replacing(path: Path, mode: int) -> Iterator[int]:
-    """A descriptor to write and fsync; leaving the block renames it to `path`, an exception drops it."""
+def _replacing(path: Path, mode: int, *, exclusive: bool = False) -> Iterator[int]:
+    """A descriptor to write and fsync; leaving the block renames it to `path`, an exception drops it.
+
+    `exclusive`: never over another file, FileExistsError instead.
+    """
     temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temp.unlink(missing_ok=True)  # a dead process may have had our number
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)  # tells sweep that we live
         yield fd
-        temp.rename(path)
+        if exclusive:
+            os.link(temp, path)
+            temp.unlink()
+        else:
+            temp.rename(path)
     except BaseException:
         with suppress(OSError):  # what cannot be removed now is swept at the next start
             temp.unlink()

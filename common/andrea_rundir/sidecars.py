@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from andrea_rundir.publish import publish
+from andrea_rundir.publish import aside, publish
 
 SCHEMA = 1
 """Raised when a field changes its meaning or goes away."""
@@ -56,9 +56,6 @@ def load(path: Path) -> Content | None:
 
 def set_aside(path: Path, why: Unusable) -> Path:
     """Rename the file to NAME.bad or NAME.newer (then .bad2, ...); nothing is overwritten."""
-    aside, count = path.with_name(path.name + why.suffix), 1
-    while aside.exists():
-        count += 1
-        aside = path.with_name(f"{path.name}{why.suffix}{count}")
-    path.rename(aside)
-    return aside
+    target = aside(path, why.suffix)
+    path.rename(target)
+    return target

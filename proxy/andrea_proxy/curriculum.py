@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import islice
+from pathlib import Path
 
 from andrea_corpus.rounds import Layout, Regime, Standing, after, lay_out
 from andrea_proxy.policies import Policies
@@ -42,14 +43,12 @@ class Curriculum:
         self._plan, self._policies = plan, policies
         self._size, self._batch = config.round_steps, config.optimizer.batch_size
         self._every, self._last = config.checkpoint.every, config.optimizer.max_steps
-        self.standing: Standing | None = None
         self.notes: list[str] = []
         """What limited the newest lines beyond floors and caps; said when it changes."""
-        self._ahead: dict[int, RoundPlan] = {}
         self._recorded: dict[int, RoundPlan] = {}
         self._stated = {line.plan.policy for line in planfile.first_lines(plan.path)}
         self._fallbacks = {line.plan.round: _digest(line.plan) for line in planfile.fallbacks(plan.path)}
-        self._follow(list(islice(planfile.read_back(plan.path), _TAIL))[::-1])
+        self.standing, self._ahead = follow(plan.path, self._size, self._batch)
 
     def begin(self, regime: Regime, step: int) -> None:
         """Nothing was trained yet but the `step` steps of a file from elsewhere: plan from there on."""
@@ -93,7 +92,7 @@ class Curriculum:
         lines: list[Line] = []
         standing = self.standing
         while standing is not None and self._due(standing, known):
-            if wanted is not None and standing.step and standing.step % self._every == 0:
+            if wanted is not None and standing.step == boundary(standing.step, self._every):
                 standing, wanted = standing.fresh(wanted(standing.step), known.lifetime), None
             recorded = self._recorded.get(round_of(standing.step + 1, self._size))
             if recorded is not None and standing.takes(recorded):
@@ -156,19 +155,31 @@ class Curriculum:
         self._plan.append(full)
         self._stated = stated
 
-    def _follow(self, lines: list[Line]) -> None:
-        """Find where the last line in force leaves the run: later lines count, and what no longer fits does not."""
-        newest = {line.plan.round: line for line in lines}
-        for number in sorted(newest):
-            plan = newest[number].plan
-            begins = plan.first == round_steps(number, self._size)[0]
-            goes_on = self.standing is None or self.standing.takes(plan)
-            if newest[number].fallback or (begins and goes_on):
-                try:
-                    self.standing = after(plan, self._batch)
-                except ValueError:  # made for another batch size: the trainer does not take it either
-                    continue
-                self._ahead[number] = plan
+
+def boundary(step: int, every: int) -> int:
+    """The step after which a pivot takes effect when all up to `step` is planned: a multiple of the cadence, not 0."""
+    return max(1, -(-step // every)) * every
+
+
+def follow(path: Path, size: int, batch_size: int) -> tuple[Standing | None, dict[int, RoundPlan]]:
+    """Where the last line in force of a plan leaves the run, and the newest rounds in force, by number.
+
+    Later lines count, and what no longer fits does not. None without a line; ValueError at one that cannot be read.
+    """
+    newest = {line.plan.round: line for line in list(islice(planfile.read_back(path), _TAIL))[::-1]}
+    standing: Standing | None = None
+    inforce: dict[int, RoundPlan] = {}
+    for number in sorted(newest):
+        plan = newest[number].plan
+        begins = plan.first == round_steps(number, size)[0]
+        goes_on = standing is None or standing.takes(plan)
+        if newest[number].fallback or (begins and goes_on):
+            try:
+                standing = after(plan, batch_size)
+            except ValueError:  # made for another batch size: the trainer does not take it either
+                continue
+            inforce[number] = plan
+    return standing, inforce
 
 
 def _digest(plan: RoundPlan) -> bytes:

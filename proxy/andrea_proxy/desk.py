@@ -183,9 +183,10 @@ class Desk:
         wanted = self._pivot.wanted(self._in_plan)
         try:
             lines = curriculum.publish(known, wanted)
-            self.say_once("request", "")
         except BadConfig as fault:
-            self.say_once("request", f"the pivot cannot be carried out: {'; '.join(fault.lines())}")
+            if wanted is None:
+                raise
+            self._pivot.undo(fault)
             lines = curriculum.publish(known, None)
         for line in lines:
             if wanted is not None and line.plan.first == self._policies.of(line.plan.policy).start + 1:

@@ -2,7 +2,8 @@
 
 Promises that a request is refused before anything changes when it cannot be carried out, that the first durable plan
 line of the new policy is the commit, and that every act can be done twice, so that a proxy killed anywhere finishes
-it. Writes `policy.pending.toml` (by renaming the request), `archive/step_S/` and `policy.toml`.
+it. Writes `policy.pending.toml` (by renaming the request), `archive/step_S/` and `policy.toml`; what is refused goes to
+`policy.next.toml.bad`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from andrea_proxy.policies import Policies
 from andrea_rundir import policy, sidecars, tomlfile
 from andrea_rundir.faults import BadConfig, Fault
 from andrea_rundir.names import RunDir, checkpoint_name
-from andrea_rundir.publish import fsync_dir, publish
+from andrea_rundir.publish import aside, fsync_dir, publish
 
 Say = Callable[[str, int], None]
 """Takes a sentence and the step it is about."""
@@ -60,17 +61,32 @@ class Pivot:
         request = self._run.policy_next
         if self.pending is not None or not request.exists():
             return
+        with suppress(FileNotFoundError):  # undone this very moment
+            try:
+                text = tomlfile.read(request)
+                if (text, self._policies.usable(text, str(request))) == (regime.text, dict(regime.arms)):
+                    raise BadConfig("this policy is in force already", where=str(request))
+            except Fault as fault:
+                self._refuse(request, fault)
+            else:
+                request.rename(self._run.policy_pending)
+                fsync_dir(self._run.root)
+
+    def undo(self, fault: Fault) -> None:
+        """The claimed request turns out not to be possible, and nothing was planned under it: it never was."""
+        self._refuse(self._run.policy_pending, fault)
+
+    def _refuse(self, request: Path, fault: Fault) -> None:
+        """Set a request aside, with the reason on top of it: whoever asked finds it there."""
+        kept = aside(self._run.policy_next)
+        reason = "".join(f"# {line}\n" for line in ("refused: " + "\n".join(fault.lines())).splitlines())
         try:
-            text = tomlfile.read(request)
-            if (text, self._policies.usable(text, str(request))) == (regime.text, dict(regime.arms)):
-                raise BadConfig("this policy is in force already", where=str(request))
-        except Fault as fault:
-            aside = request.with_name(request.name + ".bad")
-            request.rename(aside)
-            self._say(f"a pivot was refused, its policy is kept as {aside.name}: {'; '.join(fault.lines())}", 0)
-            return
-        request.rename(self._run.policy_pending)
+            publish(kept, reason.encode(errors="backslashreplace") + request.read_bytes())
+            request.unlink()
+        except OSError:  # it cannot be read, or there is no room: the journal alone has the reason
+            request.rename(kept)
         fsync_dir(self._run.root)
+        self._say(f"a pivot was refused, its policy is kept as {kept.name}: {'; '.join(fault.lines())}", 0)
 
     def wanted(self, regime: Regime) -> Callable[[int], Regime] | None:
         """For the curriculum, whose newest line is under `regime`: the policy to go over to; None when it has."""

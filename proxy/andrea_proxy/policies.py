@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from andrea_corpus.ledger import fingerprints
+from andrea_corpus.ledger import TODO, fingerprints
 from andrea_corpus.rounds import Regime
 from andrea_corpus.shards import read_meta
 from andrea_corpus.tokenizer import token_dtype
@@ -82,7 +82,7 @@ class Policies:
                     f"the shard of arm {arm} ({fingerprint}) is missing or damaged",
                     where=str(self._run.data),
                     found=str(error),
-                    todo="run `andrea prepare RUN`",
+                    todo=TODO,
                 ) from error
 
     def _regime(self, name: str, text: str, arms: Mapping[str, str]) -> Regime:
