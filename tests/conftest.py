@@ -1,9 +1,45 @@
-"""What every test stands on: SIGINT reaches the programs that tests start, however the suite itself was started."""
+"""What every test stands on: SIGINT reaches the programs that tests start, however the suite itself was started; and
+runs made from texts that are written once, since equal paths give equal policies."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from andrea_rundir.names import RunDir
+from harness import make_run, texts
+
+Make = Callable[..., RunDir]
 
 # A suite started in the background inherits an ignored SIGINT, and so would every program that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two arms of text."""
+    return texts(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="session")
+def make(tmp_path_factory: pytest.TempPathFactory, sources: dict[str, Path]) -> Make:
+    """Makes a small prepared run; `changes` go over the small configuration."""
+
+    def made(name: str, changes: dict[str, Any] | None = None, **more: Any) -> RunDir:
+        return make_run(tmp_path_factory.mktemp(name) / "run", changes=changes, **{"arms": sources, **more})
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """For what happens in this process alone, where nobody cuts the power."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda fd: None)
+        yield

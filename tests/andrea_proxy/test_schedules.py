@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,8 @@ from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import policy_start
 from harness import entries, sidecar_diff
-from harness.dry import DryTrainer, desk, quiet
+from harness.dry import DryTrainer, any_schedule, desk, quiet
+from harness.writes import Killed, killed_at
 
 LAST, CADENCE = 80, 10
 RULES = """
@@ -40,10 +39,6 @@ arms = ["prose"]
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 Make = Callable[..., RunDir]
-
-
-class Killed(BaseException):
-    """Where a SIGKILL would have struck."""
 
 
 @pytest.fixture(scope="module")
@@ -64,28 +59,6 @@ def whole(fresh: RunDir, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     shares = {tuple(sorted(entry["arms"])) for entry in read(run.loss)}
     assert ("prose",) in shares and ("prose", "sums") in shares
     return run
-
-
-@contextmanager
-def killed_at(call: int) -> Iterator[list[int]]:
-    """The `call`-th write, fsync, rename, link or truncation in here kills; the list counts them."""
-    count = [0]
-    names = ("pwrite", "write", "fsync", "rename", "link", "ftruncate")
-    real = {name: getattr(os, name) for name in names}
-
-    def hurt(name: str) -> Callable[..., Any]:
-        def act(*args: Any, **kwargs: Any) -> Any:
-            count[0] += 1
-            if count[0] == call:
-                raise Killed
-            return real[name](*args, **kwargs)
-
-        return act
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in names:
-            patch.setattr(os, name, hurt(name))
-        yield count
 
 
 def test_a_proxy_killed_at_every_write_it_makes(copy: Callable[[str], RunDir], whole: RunDir) -> None:
@@ -115,32 +88,8 @@ def test_a_proxy_killed_at_every_write_it_makes(copy: Callable[[str], RunDir], w
 
 @pytest.mark.parametrize("seed", range(25))
 def test_any_schedule_gives_the_same_files(seed: int, copy: Callable[[str], RunDir], whole: RunDir) -> None:
-    """Steps, turns, kills of either, in random order; the trainer never gives up waiting."""
-    run, rng = copy("run"), np.random.default_rng(seed)
-    proxy: list[Desk] = []
-
-    def turn() -> bool:
-        with killed_at(int(rng.integers(1, 60))):
-            try:
-                if not proxy:
-                    proxy.append(desk(run))
-                proxy[0].turn()
-            except Killed:
-                proxy.clear()
-        return True
-
-    trainer = DryTrainer(run, turn)
-    while trainer.step < LAST:
-        match rng.integers(12):
-            case 0:
-                trainer = DryTrainer(run, turn)
-            case 1 | 2 | 3:
-                turn()
-            case _:
-                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 8))))
-    last = desk(run)
-    last.turn()
-    last.close()
+    run = copy("run")
+    any_schedule(run, np.random.default_rng(seed), LAST)
     assert sidecar_diff(run, whole) == []
 
 
@@ -229,31 +178,8 @@ def test_a_pivot_under_any_schedule(
     seed: int, copy: Callable[[str], RunDir], pivoted: RunDir, sources: dict[str, Path]
 ) -> None:
     """As any schedule, from the request on; the archive too must come out equal, whenever it was filled."""
-    run, rng = request_at_25(copy("run"), sources), np.random.default_rng(2000 + seed)
-    proxy: list[Desk] = []
-
-    def turn() -> bool:
-        with killed_at(int(rng.integers(1, 60))):
-            try:
-                if not proxy:
-                    proxy.append(desk(run))
-                proxy[0].turn()
-            except Killed:
-                proxy.clear()
-        return True
-
-    trainer = DryTrainer(run, turn)
-    while trainer.step < LAST:
-        match rng.integers(12):
-            case 0:
-                trainer = DryTrainer(run, turn)
-            case 1 | 2 | 3:
-                turn()
-            case _:
-                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 8))))
-    last = desk(run)
-    last.turn()
-    last.close()
+    run = request_at_25(copy("run"), sources)
+    any_schedule(run, np.random.default_rng(2000 + seed), LAST)
     assert sidecar_diff(run, pivoted) == [] and not run.policy_pending.exists()
     assert run.policy_toml.read_bytes() == pivoted.policy_toml.read_bytes()
     assert archived(run) == archived(pivoted)

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from andrea_corpus.dealer import Exhausted
 from andrea_proxy.desk import Desk
 from andrea_rundir import config
@@ -18,6 +20,7 @@ from andrea_train.feed import Feed, Terms
 from andrea_train.larder import Larder, recipe
 from andrea_train.resume import place, record
 from harness.learning_curves import gauss
+from harness.writes import Killed, killed_at
 
 BYTES = 3
 """Of text, a token."""
@@ -135,6 +138,39 @@ class _Patience:
 def desk(run: RunDir) -> Desk:
     """A proxy's desk on the run, with a clock by which every turn is a second."""
     return Desk(run, config.load(run.run_toml), logging.getLogger("dry"), clock=iter(range(10**9)).__next__)
+
+
+def any_schedule(
+    run: RunDir, rng: np.random.Generator, last: int, *, also: Callable[[int], None] = lambda step: None
+) -> None:
+    """Steps, turns and ends of either in random order up to step `last`, the proxy killed at any write it makes; the
+    trainer never gives up waiting. `also` is called now and then, with the step."""
+    proxy: list[Desk] = []
+
+    def turn() -> bool:
+        with killed_at(int(rng.integers(1, 60))):
+            try:
+                if not proxy:
+                    proxy.append(desk(run))
+                proxy[0].turn()
+            except Killed:
+                proxy.clear()
+        return True
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < last:
+        match rng.integers(12):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1 | 2 | 3:
+                turn()
+            case 4:
+                also(trainer.step)
+            case _:
+                trainer.train(min(last, trainer.step + int(rng.integers(1, 8))))
+    end = desk(run)
+    end.turn()
+    end.close()
 
 
 def quiet(run: RunDir, last: int) -> RunDir:
