@@ -112,7 +112,8 @@ def propose(run: RunDir, settings: RunConfig, now: Inforce, policies: Policies, 
             "this policy is in force already", where=str(wish.file or run.root), found=f"policy {now.regime.id}"
         )
     there = Standing(step, now.regime.id, now.regime.arms, now.standing.cursors, now.standing.credits)
-    laid = lay_out(after, there.fresh(after, _lifetime(run)), round_of(step + 1, settings.round_steps), step + 1)
+    lifetime = _lifetime(run)
+    laid = lay_out(after, there.fresh(after, lifetime), round_of(step + 1, settings.round_steps), step + 1)
     if laid is None:
         raise Refused(
             "the arms of this policy are used up: there would be nothing to train on",
@@ -121,7 +122,9 @@ def propose(run: RunDir, settings: RunConfig, now: Inforce, policies: Policies, 
             expected="an arm that may still be pulled",
         )
     shares = now.newest.shares if now.newest is not None else {}
-    return Proposal(text, step, now.regime, after, list(_rows(now.regime, after, step + 1, shares, laid.plan.shares)))
+    sources = {arm: _source(arm, now.regime.arms, after.arms, lifetime) for arm in {*now.regime.arms, *after.arms}}
+    rows = _rows(now.regime, after, step + 1, sources, shares, laid.plan.shares)
+    return Proposal(text, step, now.regime, after, list(rows))
 
 
 def _changed(regime: Regime, wish: Wish, step: int) -> str:
@@ -166,14 +169,19 @@ def _lifetime(run: RunDir) -> dict[str, int]:
 
 
 def _rows(
-    before: Regime, after: Regime, first: int, shares: Mapping[str, int], planned: Mapping[str, int]
+    before: Regime,
+    after: Regime,
+    first: int,
+    sources: Mapping[str, str],
+    shares: Mapping[str, int],
+    planned: Mapping[str, int],
 ) -> Iterator[Row]:
     """Limits as they would hold at step `first`, without the pivot and with it."""
     old, new = before.rules.limits(first), after.rules.limits(first)
-    for arm in sorted({*before.arms, *after.arms}):
+    for arm in sorted(sources):
         yield Row(
             arm,
-            _source(arm, before.arms, after.arms),
+            sources[arm],
             old.floors.get(arm),
             new.floors.get(arm),
             old.caps.get(arm),
@@ -183,12 +191,14 @@ def _rows(
         )
 
 
-def _source(arm: str, before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What becomes of an arm's text."""
+def _source(arm: str, before: Mapping[str, str], after: Mapping[str, str], lifetime: Mapping[str, int]) -> str:
+    """What becomes of an arm's text. One that is back runs on where it was, one that changed its name too."""
     if arm not in after:
         heirs = sorted(name for name, shard in after.items() if shard == before[arm])
         return f"now {heirs[0]}" if heirs else "dropped"
     if before.get(arm) == after[arm]:
         return "same"
     names = sorted(name for name, shard in before.items() if shard == after[arm])
-    return f"was {names[0]}" if names else "replaced" if arm in before else "new"
+    if names:
+        return f"was {names[0]}"
+    return "back" if after[arm] in lifetime else "replaced" if arm in before else "new"

@@ -78,7 +78,8 @@ class Fold:
         for arm, fingerprint in self.regime.arms.items():
             own[fingerprint] = max(own.get(fingerprint, 0), self.cursors[arm])
         self.lifetime |= own
-        gone = self.regime.arms.items() - regime.arms.items()
+        gone, here = self.regime.arms.items() - regime.arms.items(), regime.arms.items()
+        self.retired = [arm for arm in self.retired if (arm["arm"], arm["fingerprint"]) not in here]
         self.retired += [{"arm": arm, "fingerprint": name, "after": self.step} for arm, name in sorted(gone)]
         self.regime = regime
         self.learner = learners.make(regime.rules.learner, self._seed)

@@ -19,7 +19,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT, policy_start
 from harness import sidecar_diff
 from harness.commands import Andrea, snapshot
-from harness.dry import DryTrainer, any_schedule, desk, quiet
+from harness.dry import DryTrainer, any_schedule, desk, look, quiet
 from harness.writes import Killed, full_at, killed_at
 
 LAST, CADENCE = 120, 10
@@ -45,27 +45,6 @@ def copy(at_25: RunDir, tmp_path: Path) -> Copy:
 @pytest.fixture
 def run(copy: Copy) -> RunDir:
     return copy("run")
-
-
-def go_on(run: RunDir, last: int) -> None:
-    """Both to step `last`."""
-    proxy = desk(run)
-    proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    DryTrainer(run, wait).train(last)
-    proxy.turn()
-    proxy.close()
-
-
-def look(run: RunDir) -> None:
-    """One life of a proxy with nothing new to see."""
-    proxy = desk(run)
-    proxy.turn()
-    proxy.close()
 
 
 def wish(run: RunDir, text: str) -> Path:
@@ -126,10 +105,10 @@ def test_a_limit_that_a_phase_has_of_its_own_is_not_changed_beside_it(andrea: An
 
 
 def test_a_run_that_ends_before_the_boundary_is_not_asked(andrea: Andrea, run: RunDir) -> None:
-    go_on(run, LAST - 5)
+    quiet(run, LAST - 5)
     done = andrea("pivot", run.root, "--cap", "prose=0.3")
     assert done.code == 1 and "the next boundary is step 120, the run ends at 120" in done.err
-    go_on(run, LAST)
+    quiet(run, LAST)
     log = EventLog(run.events)
     log.append("stop", step=LAST, reason="finished")
     log.close()
@@ -160,7 +139,7 @@ def test_a_dry_run_shows_what_then_comes(andrea: Andrea, run: RunDir, sources: d
     shown = andrea("pivot", run.root, "--policy", file, "--dry-run", "--json").json
     assert (shown["state"], shown["step"], shown["before"], shown["policy"]) == ("dry run", 40, old, None)
     assert andrea("pivot", run.root, "--policy", file, "--no-wait").code == 0
-    go_on(run, 60)
+    quiet(run, 60)
     first = planfile.first_lines(run.plan)[-1].plan
     assert (first.first, policy_start(first.policy)) == (41, 40)
     assert {arm: units / SHARE_UNIT for arm, units in first.shares.items()} == {
@@ -196,10 +175,10 @@ def test_a_claimed_request_can_only_be_waited_for(andrea: Andrea, run: RunDir) -
     for options, words in ((["--abort"], "too late"), (["--cap", "prose=0.4"], "another pivot is under way")):
         done = andrea("pivot", run.root, *options)
         assert done.code == 1 and words in done.err and "takes effect after step 40" in done.err
-    go_on(run, 35)  # round 41 to 50 is planned
+    quiet(run, 35)  # round 41 to 50 is planned
     done = andrea("pivot", run.root, "--abort")
     assert done.code == 1 and re.search(r"found: +policy 40-[0-9a-f]{12}, from step 41 on", done.err)
-    go_on(run, 60)
+    quiet(run, 60)
     assert "cap = 0.3" in run.policy_toml.read_text()
     assert andrea("pivot", run.root, "--cap", "prose=0.4", "--no-wait", "--json").json["step"] == 80
 
@@ -225,14 +204,14 @@ def test_a_source_that_vanishes_after_the_request_undoes_it(claimed: bool, andre
         look(run)
         assert run.policy_pending.exists()
     (run.data / f"{made}.train.bin").unlink()
-    go_on(run, 60)
+    quiet(run, 60)
     assert not run.policy_next.exists() and not run.policy_pending.exists()
     kept = (run.root / "policy.next.toml.bad").read_text()
     assert kept.startswith("# refused: the shard of arm more") and made in kept and "[arms.more]" in kept
     assert {entry["policy"] for entry in read(run.loss)} == {next(iter(read(run.loss)))["policy"]}
     assert andrea("prepare", run.root, "--policy", file).code == 0
     assert andrea("pivot", run.root, "--policy", file, "--no-wait").code == 0  # and the way is free
-    go_on(run, 100)
+    quiet(run, 100)
     assert {entry["policy"].split("-")[0] for entry in read(run.loss)} == {"0", "80"}
 
 
@@ -298,7 +277,7 @@ def undisturbed(at_25: RunDir, tmp_path_factory: pytest.TempPathFactory) -> Call
     def twin(step: int) -> RunDir:
         if step not in made:
             run = made[step] = RunDir(Path(shutil.copytree(at_25.root, tmp_path_factory.mktemp(f"s{step}") / "run")))
-            go_on(run, step - 15)  # planned to `step` then
+            quiet(run, step - 15)  # planned to `step` then
             assert main(["pivot", str(run.root), "--cap", "prose=0.3", "--no-wait"]) == 0
             quiet(run, LAST)
         return made[step]

@@ -19,7 +19,7 @@ from andrea_rundir.faults import BadConfig
 from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from harness import dry, entries
-from harness.dry import DryTrainer, desk, quiet
+from harness.dry import DryTrainer, desk, look, quiet
 
 STEPS = 60
 
@@ -36,13 +36,6 @@ def trained(make: Make) -> RunDir:
 @pytest.fixture
 def run(trained: RunDir, tmp_path: Path) -> RunDir:
     return RunDir(Path(shutil.copytree(trained.root, tmp_path / "run")))
-
-
-def look(run: RunDir) -> None:
-    """One life of a proxy with nothing new to see."""
-    proxy = desk(run)
-    proxy.turn()
-    proxy.close()
 
 
 def go_on(run: RunDir, last: int) -> None:

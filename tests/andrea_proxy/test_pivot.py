@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -160,23 +159,32 @@ STOPS = [
     at("andrea_proxy.pivot:publish", 1, after=True),
     at("andrea_proxy.pivot:fsync_dir", 1),
 ]
+SAVE_IMAGE = "andrea_train.saver:publish_image"
+ADOPT = "andrea_train.loop:Loop.adopt"
+# From step 25, then from 30: before and after the checkpoint of S is there; from 40: before and after the first batch.
+TRAINER_STOPS = [at(SAVE_IMAGE, 2), at(SAVE_IMAGE, 1, after=True), at(ADOPT, 1), at(ADOPT, 1, after=True)]
 
 
 def test_a_pivot_killed_anywhere_is_finished(make: Make, sources: dict[str, Path], third: Path, whole: RunDir) -> None:
     run = pivoted(make, "hurt", another(sources, third))
-    trainer = start(run, hurt=[at("andrea_train.loop:Loop.adopt", 1)])
+    ends = iter(TRAINER_STOPS)
+    trainer = start(run, hurt=[next(ends)])
+
+    def moved(proxy: Trainer) -> bool:
+        """The proxy has ended, or all is done; a trainer that was killed is started again, for its next point."""
+        nonlocal trainer
+        if trainer.process.poll() == -9:
+            trainer = start(run, hurt=[point] if (point := next(ends, None)) else None)
+        return proxy.process.poll() is not None or done(run, trainer)
+
     for point in STOPS:
         with start_proxy(run, hurt=[point]) as proxy:
-            while proxy.process.poll() is None:
-                if trainer.process.poll() == -9:
-                    trainer = start(run)
-                if done(run, trainer):
-                    break
-                time.sleep(0.02)
-            assert proxy.process.wait(10) == -9, f"{point} was not reached: {proxy.said()}"
-    with trainer, start_proxy(run) as proxy:
-        until("all is done", partial(done, run, trainer))
+            until(f"{point} is reached", partial(moved, proxy))
+            assert proxy.wait(10) == -9, f"{point} was not reached: {proxy.said()}"
+    with start_proxy(run) as proxy:
+        until("all is done", partial(moved, proxy))
         assert proxy.stop() == 0, proxy.said()
+    assert next(ends, None) is None
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
     assert sidecar_diff(run, whole) == []
     for name in (".state.json", ".samples.json", "policy.toml", "step_000040.bin"):

@@ -188,3 +188,10 @@ def quiet(run: RunDir, last: int) -> RunDir:
     proxy.turn()
     proxy.close()
     return run
+
+
+def look(run: RunDir) -> None:
+    """One life of a proxy with nothing new to see."""
+    proxy = desk(run)
+    proxy.turn()
+    proxy.close()

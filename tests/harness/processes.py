@@ -48,6 +48,10 @@ class Trainer:
             self.kill()
             raise AssertionError(f"still running after {timeout} s:\n{self.said()}") from None
 
+    def frozen(self) -> bool:
+        """Whether it was stopped by a SIGSTOP, as a failpoint may send it."""
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
     def stop(self) -> int:
         self.signal(signal.SIGTERM)
         return self.wait()
