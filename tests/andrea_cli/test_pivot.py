@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -262,6 +263,8 @@ def test_the_boundary_of_a_long_history(step: int, boundary: int, andrea: Andrea
     proxy.close()
     starts = {s: policy_start(entry["policy"]) for s, entry in latest(read(run.loss)).items()}
     assert starts == {s: boundary if s > boundary else 0 for s in range(112_001, boundary + 41)}
+    learnt = json.loads(run.state.read_bytes())["arms"].values()  # the same learner, begun anew
+    assert sum(arm["pulls"] for arm in learnt) == 4 * 40
     assert run.loss.read_bytes().startswith(old) and "floor = 0.5" in run.policy_toml.read_text()
     assert (run.archived(boundary) / f"step_{boundary}.bin").read_bytes() == b"weights after %d" % boundary
 

@@ -11,7 +11,18 @@ import numpy as np
 import pytest
 
 from andrea_rundir import publish as module
-from andrea_rundir.publish import BLOCK, PIECE, fsync_dir, image_buffer, publish, publish_image, set_direct, sweep
+from andrea_rundir.publish import (
+    BLOCK,
+    PIECE,
+    aside,
+    create,
+    fsync_dir,
+    image_buffer,
+    publish,
+    publish_image,
+    set_direct,
+    sweep,
+)
 
 CALLS = "openat,write,fsync,fdatasync,rename"
 PUBLISH = "from pathlib import Path; from andrea_rundir.publish import publish; publish(Path('{}'), b'data')"
@@ -43,6 +54,25 @@ def test_publish_replaces_the_file_and_leaves_nothing_else(tmp_path: Path) -> No
     assert path.read_bytes() == b"new"
     assert path.stat().st_mode & 0o777 == 0o600
     assert names(tmp_path) == ["state.json"]
+
+
+def test_create_never_replaces_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "request"
+    create(path, b"first")
+    with pytest.raises(FileExistsError):
+        create(path, b"second")
+    assert path.read_bytes() == b"first" and names(tmp_path) == ["request"]
+
+
+def test_a_name_aside_is_one_that_nothing_has(tmp_path: Path) -> None:
+    path = tmp_path / "plan.jsonl"
+    found = []
+    for _ in range(3):
+        free = aside(path)
+        free.symlink_to("nowhere")
+        found.append(free.name)
+    assert found == ["plan.jsonl.bad", "plan.jsonl.bad2", "plan.jsonl.bad3"]
+    assert aside(path, ".newer").name == "plan.jsonl.newer"
 
 
 def test_publish_is_write_fsync_rename_fsync_of_the_folder(tmp_path: Path, traced: Traced) -> None:
