@@ -133,9 +133,9 @@ def _wait(run: RunDir, request: Request) -> Fate:
         if fate.state == "in force" or not proxy.alive or not (trainer.alive or fate.state == "asked"):
             progress.end()
             return fate
+        progress.tell(fate)
         for event in tail.poll():
             progress.hear(event)
-        progress.tell(fate)
         time.sleep(POLL_SECONDS)
 
 

@@ -14,7 +14,7 @@ from andrea_cli import facts
 from andrea_corpus.ledger import TODO
 from andrea_corpus.rounds import Regime, Standing, lay_out
 from andrea_proxy.curriculum import boundary, follow
-from andrea_proxy.past import first_regime
+from andrea_proxy.past import first_regime, first_step
 from andrea_proxy.policies import Policies
 from andrea_rundir import policy, sidecars, tomlfile
 from andrea_rundir.config import RunConfig
@@ -86,7 +86,7 @@ def in_force(run: RunDir, settings: RunConfig) -> tuple[Inforce, Policies]:
     regime = first_regime(run, policies, None) if standing is None else policies.of(standing.policy)
     if standing is None:
         zero = dict.fromkeys(sorted(regime.arms), 0)
-        standing = Standing(0, regime.id, regime.arms, zero, zero)
+        standing = Standing(first_step(run), regime.id, regime.arms, zero, zero)
     planned, done = standing.step, facts.recent(run).step or 0
     if done > planned:  # it goes on without a plan: rounds that it begins are finished
         planned = round_steps(round_of(done, size), size)[1]

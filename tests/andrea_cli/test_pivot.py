@@ -117,6 +117,21 @@ def test_a_run_that_ends_before_the_boundary_is_not_asked(andrea: Andrea, run: R
     assert andrea("pivot", run.root, "--cap", "prose=0.3").code == 1
 
 
+@pytest.mark.parametrize(("begun", "done", "boundary"), [(0, 0, 10), (0, 25, 30), (5000, 0, 5000), (5000, 5025, 5030)])
+def test_a_run_that_never_had_a_proxy(begun: int, done: int, boundary: int, andrea: Andrea, make: Make) -> None:
+    """Rounds that the trainer began by itself are finished; weights may come from elsewhere."""
+    run = make(f"alone-{begun}-{done}", {**CHANGES, "optimizer": {"max_steps": 6000}})
+    if begun:
+        run.checkpoint(begun).write_bytes(b"weights")
+    if done:
+        DryTrainer(run, lambda: False).train(done)
+        run.checkpoint(done).write_bytes(b"weights")
+    shown = andrea("pivot", run.root, "--cap", "prose=0.3", "--no-wait", "--json").json
+    assert shown["step"] == boundary and {row["share"] for row in shown["arms"]} == {None}
+    quiet(run, begun + 60)
+    assert boundary_of(run) == boundary
+
+
 def test_a_dry_run_shows_what_then_comes(andrea: Andrea, run: RunDir, sources: dict[str, Path]) -> None:
     text = (
         f'learner = "ucb1"\n[arms.novels]\npath = "{sources["prose"]}"\ncap = 0.6\nfloor = 0.1\nprior = 3.0\n'
