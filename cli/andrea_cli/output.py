@@ -18,10 +18,12 @@ SCHEMA = 1
 
 def show(args: Namespace, facts: Mapping[str, object], lines: Iterable[str]) -> None:
     """Print `facts` as one JSON object when --json was given, else the lines."""
-    if args.json:
-        print(json.dumps({"schema": SCHEMA, **facts}, allow_nan=False))
-    else:
-        print("\n".join(lines))
+    print("\n".join([encoded(facts)] if args.json else lines))
+
+
+def encoded(facts: Mapping[str, object]) -> str:
+    """The one JSON object, in one line."""
+    return json.dumps({"schema": SCHEMA, **facts}, allow_nan=False)
 
 
 def show_error(fault: Fault) -> None:
