@@ -27,10 +27,13 @@ def encoded(facts: Mapping[str, object]) -> str:
 
 
 def show_error(fault: Fault) -> None:
-    """Print a fault as JSON, the same facts as its lines."""
-    names = ("what", "where", "found", "expected", "todo")
-    facts = {name: getattr(fault, name) for name in names}
-    print(json.dumps({"schema": SCHEMA, "error": {**facts, "exit_code": fault.exit_code}}))
+    """Print a fault as JSON."""
+    print(encoded({"error": {**described(fault), "exit_code": fault.exit_code}}))
+
+
+def described(fault: Fault) -> dict[str, str]:
+    """The same facts as its lines."""
+    return {name: getattr(fault, name) for name in ("what", "where", "found", "expected", "todo")}
 
 
 def span(seconds: float) -> str:

@@ -130,6 +130,7 @@ def draw(picture: Picture, kind: str) -> bytes:
         for name, (color, style) in MARKS.items():
             for step in picture.marks[name]:
                 axes.axvline(step, color=color, ls=style, lw=0.8)
+    figure.align_ylabels()
     file = BytesIO()
     figure.savefig(file, format=kind)
     return file.getvalue()
@@ -151,7 +152,7 @@ def _draw_loss(axes: Axes, picture: Picture) -> None:
     floor = axes.get_ylim()[0]
     for name, size in (("checkpoints", 4), ("kept", 9)):
         steps = picture.marks[name]
-        axes.plot(steps, [floor] * len(steps), "|", color="0.2", ms=size, label=name)
+        axes.plot(steps, [floor] * len(steps), "|", color="0.2", ms=size, clip_on=False, label=name)
     for name, (color, ls) in MARKS.items():
         if picture.marks[name]:
             axes.plot([], [], color=color, ls=ls, lw=0.8, label=name)

@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,13 +109,22 @@ def curve(run: RunDir) -> Curve:
 
 
 def of_kind(run: RunDir, kind: str) -> list[Event]:
-    """All events of a kind (probe, audit, ...), the last one of each step, by step; other lines are not parsed."""
-    found: dict[int, Event] = {}
-    for path in segments(run.events):
-        for event in _lines_of(path, b'{"event":"%s"' % kind.encode()):
-            if isinstance(event.get("step"), int):
-                found[event["step"]] = event
+    """The last event of a kind (probe, audit, ...) of each step, by step."""
+    found = {event["step"]: event for event in of_kinds(run, kind) if isinstance(event.get("step"), int)}
     return [found[step] for step in sorted(found)]
+
+
+def of_kinds(run: RunDir, *kinds: str) -> Iterator[Event]:
+    """All events of some kinds, oldest first; other lines are not parsed, and those that cannot be are left out."""
+    starts = tuple(b'{"event":"%s"' % kind.encode() for kind in kinds)
+    for path in segments(run.events):
+        with path.open("rb") as file:
+            for line in file:
+                if line.startswith(starts) and line.endswith(b"\n"):
+                    try:
+                        yield json.loads(line)
+                    except ValueError:
+                        continue
 
 
 def envelope(steps: Integers, values: Floats, columns: int) -> tuple[Integers, Floats, Floats]:
@@ -134,13 +142,3 @@ def _starts(n: int, columns: int) -> Integers:
     """Index of the first of `n` steps in each column."""
     width = min(columns, n)
     return np.arange(width, dtype=np.int64) * n // max(1, width)
-
-
-def _lines_of(path: Path, start: bytes) -> Iterator[Event]:
-    with path.open("rb") as file:
-        for line in file:
-            if line.startswith(start) and line.endswith(b"\n"):
-                try:
-                    yield json.loads(line)
-                except ValueError:
-                    continue
