@@ -58,7 +58,7 @@ class Checkpoints:
                 continue
             read[key] = stat.st_size
         section.files, section.bytes = len(read), sum(read.values())
-        section.says = f"{len(read):,} files, {output.size(section.bytes)}: headers, sizes, digests, values"
+        section.say("headers, sizes, digests, values")
         for path in sorted(self._run.root.glob("step_*.bin.bad*")):
             section.notes.append(f"{path.name} was set aside by a start that could not use it")
         return section

@@ -13,7 +13,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from andrea_cli import output
 from andrea_cli.soundness import Section
 from andrea_rundir import events, sidecars
 from andrea_rundir.entry import FIGURES, entry_of, smooth
@@ -42,13 +41,13 @@ def check(run: RunDir) -> Section:
     heads = (event for _, event in events.heads(run.events) if event["event"] == "start")
     rows.begins_after(next(heads, {}).get("step"))
     seen = sum(rows.compare(event, where, late=place > due) for event, where, place in _events(run, section))
-    if run.loss.exists():
-        section.files, section.bytes = section.files + 1, section.bytes + run.loss.stat().st_size
+    section.read(run.loss)
     says = [f"{rows.count:,} entries"]
     if rows.count and not section.findings:
-        says.append(f"no gap from step {rows.first:,} to {rows.last:,} over {len(rows.policies):,} policies")
+        policies = f"{len(rows.policies):,} " + ("policy" if len(rows.policies) == 1 else "policies")
+        says.append(f"no gap from step {rows.first:,} to {rows.last:,} over {policies}")
         says.append(f"equal to what {seen:,} events tell")
-    section.says = f"{section.files:,} files, {output.size(section.bytes)}: {', '.join(says)}"
+    section.say(", ".join(says))
     if rows.unheard:
         section.notes.append(f"{rows.unheard:,} entries have no event any more (a power cut takes the newest)")
     if rows.waiting:
@@ -235,4 +234,4 @@ def _events(run: RunDir, section: Section) -> Iterator[tuple[dict[str, Any], str
                         found=_shown(line),
                         todo="none: what was recorded of it stands in .loss.json",
                     )
-        section.files, section.bytes = section.files + 1, section.bytes + offset
+        section.read(path)

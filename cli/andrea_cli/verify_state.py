@@ -5,7 +5,6 @@ Writes nothing. Imports `andrea_proxy` for the fold, so that there is one.
 
 from __future__ import annotations
 
-from andrea_cli import output
 from andrea_cli.soundness import Section
 from andrea_proxy import rebuild
 from andrea_rundir import planfile, sidecars
@@ -20,17 +19,19 @@ SHOWN = 10
 def check(run: RunDir, settings: RunConfig) -> Section:
     """The plan first: without it nothing says what the policies are."""
     section = Section("curriculum")
-    lines = _plan(run, section)
-    folded = 0
+    lines, folded = _plan(run, section), 0
     if not section.findings:
-        steps = [
-            step for path in run.archive.glob("step_*") if (step := checkpoint_step(f"{path.name}.bin")) is not None
-        ]
-        folded = sum(_archived(run, settings, step, section) for step in sorted(steps))
-        _state(run, settings, section)
-    told = f", {folded:,} archived" if folded else ""
-    says = f"{lines:,} lines of the plan" + ("" if section.findings else f"; .state.json{told}: the fold of history")
-    section.says = f"{section.files:,} files, {output.size(section.bytes)}: {says}"
+        try:
+            folded = sum(_archived(run, settings, step, section) for step in _pivots(run))
+            _state(run, settings, section)
+        except BadConfig as why:
+            section.find(why.what, why.where, why.found, why.expected, why.todo)
+        except (KeyError, TypeError) as why:  # entries that are none
+            section.find("the history cannot be folded", run.loss, found=repr(why))
+    says = f"{lines:,} lines of the plan"
+    if not section.findings and run.state.exists():
+        says += f"; .state.json{f', {folded:,} archived' if folded else ''}: the fold of history"
+    section.say(says)
     return section
 
 
@@ -49,8 +50,14 @@ def _plan(run: RunDir, section: Section) -> int:
             found=str(error),
             todo="restart andrea-proxy: it sets the file aside and carries the good lines over",
         )
-    section.files, section.bytes = 1, run.plan.stat().st_size
+    section.read(run.plan)
     return count
+
+
+def _pivots(run: RunDir) -> list[int]:
+    """The steps that have an archive."""
+    steps = (checkpoint_step(f"{path.name}.bin") for path in run.archive.glob("step_*"))
+    return sorted(step for step in steps if step is not None)
 
 
 def _archived(run: RunDir, settings: RunConfig, step: int, section: Section) -> bool:
@@ -68,31 +75,24 @@ def _archived(run: RunDir, settings: RunConfig, step: int, section: Section) -> 
                 found=_named(differences),
                 todo="bring the folder back from a copy; nothing needs it to go on",
             )
-    except (sidecars.Unusable, BadConfig) as why:
-        section.find("an archived state cannot be compared", path, found=str(why))
-    section.files, section.bytes = section.files + 1, section.bytes + (path.stat().st_size if path.exists() else 0)
+    except sidecars.Unusable as why:
+        section.find("an archived state cannot be used", path, found=str(why))
+    section.read(path)
     return True
 
 
 def _state(run: RunDir, settings: RunConfig, section: Section) -> None:
-    if not run.state.exists() and not run.loss.exists():
-        section.notes.append("there is no .state.json: andrea-proxy has not worked on this run")
+    if not run.state.exists():
+        section.notes.append("there is no .state.json: andrea-proxy makes it when it starts")
         return
     todo = "`andrea rebuild-state RUN` makes it anew"
-    try:
-        found = rebuild.rebuild(run, settings)
-    except (BadConfig, KeyError, TypeError) as why:
-        section.find("the history cannot be folded", run.loss, found=str(why))
-        return
+    found = rebuild.rebuild(run, settings)
     if found.problem:
         section.find("the curriculum's state cannot be used", run.state, found=found.problem, todo=todo)
     elif found.differences:
         differences = _named(found.differences)
         section.find("the curriculum's state is not the fold of history", run.state, found=differences, todo=todo)
-    section.files, section.bytes = (
-        section.files + 1,
-        section.bytes + (run.state.stat().st_size if run.state.exists() else 0),
-    )
+    section.read(run.state)
 
 
 def _named(differences: list[str]) -> str:
