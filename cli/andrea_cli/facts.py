@@ -56,6 +56,7 @@ class Recent:
     warnings: list[Event] = field(default_factory=list)
     audit: Event | None = None
     probe: Event | None = None
+    snapshot: Event | None = None
 
     @property
     def step(self) -> int | None:
@@ -64,10 +65,10 @@ class Recent:
         return value if isinstance(value, int) else None
 
 
-def recent(run: RunDir) -> Recent:
-    """Read the tail of the events."""
+def recent(run: RunDir, most: int = LOOK_BACK) -> Recent:
+    """Read the tail of the events, `most` of them."""
     found = Recent()
-    for event in islice(events.read_back(run.events), LOOK_BACK):
+    for event in islice(events.read_back(run.events), most):
         kind = event.get("event")
         if kind in ("step", "start") and found.position is None:
             found.position = event
@@ -75,10 +76,8 @@ def recent(run: RunDir) -> Recent:
             found.steps.append(event)
         elif kind == "warning":
             found.warnings.append(event)
-        elif kind == "audit" and found.audit is None:
-            found.audit = event
-        elif kind == "probe" and found.probe is None:
-            found.probe = event
+        elif kind in ("audit", "probe", "snapshot") and getattr(found, kind) is None:
+            setattr(found, kind, event)
         elif kind == "start":
             break
     return found

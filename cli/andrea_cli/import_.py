@@ -27,9 +27,10 @@ NUMBERS = ("vocab_size", "d_model", "n_heads", "n_layers", "context")
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """DIR, FILE.bin."""
+    """DIR, FILE.bin, --dry-run."""
     parser.add_argument("folder", metavar="DIR", type=Path)
     parser.add_argument("file", metavar="FILE.bin", type=Path)
+    parser.add_argument("--dry-run", action="store_true", help="check everything, write nothing")
 
 
 def run(args: Namespace) -> int:
@@ -44,9 +45,11 @@ def run(args: Namespace) -> int:
     checkpoint.HEADER.pack_into(image, 0, 0, shape.n_params)
     flat = np.frombuffer(image, "<f4", count=shape.n_params, offset=checkpoint.HEADER.size)
     _fill(flat, args.folder / "model.safetensors", shape)
-    publish_image(target, image, sealed=lambda: None)
-    found = {"file": str(target), "n_params": shape.n_params, "step": 0, "bytes": len(image)}
-    shown = f"{target}: {shape.n_params:,} parameters at step 0, {output.size(len(image))}"
+    if not args.dry_run:
+        publish_image(target, image, sealed=lambda: None)
+    found = {"file": str(target), "n_params": shape.n_params, "step": 0, "bytes": len(image), "dry_run": args.dry_run}
+    would = " would be written" if args.dry_run else ""
+    shown = f"{target}{would}: {shape.n_params:,} parameters at step 0, {output.size(len(image))}"
     output.show(args, found, [shown, f"train on from it: andrea init RUN --from {target} --config FILE --policy FILE"])
     return EXIT_OK
 

@@ -23,6 +23,7 @@ from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import lines as arm_lines
 from andrea_cli.prepare import prepare
 from andrea_corpus.ledger import record
+from andrea_corpus.sources import resolve_all
 from andrea_rundir import config, policy
 from andrea_rundir.faults import EXIT_DEVICE, EXIT_OK, BadConfig, NoDevice, Usage
 from andrea_rundir.names import RunDir, locate
@@ -30,7 +31,7 @@ from andrea_rundir.publish import publish
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """RUN, --demo or --config and --policy, --from."""
+    """RUN, --demo or --config and --policy, --from, --dry-run."""
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--demo", action="store_true", help="a small model, real text, no download")
     parser.add_argument("--config", metavar="FILE", type=Path, help="a run.toml; every key has a default")
@@ -38,6 +39,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--from", metavar="FILE.bin", type=Path, dest="origin", help="a checkpoint to start from, of the same shape"
     )
+    parser.add_argument("--dry-run", action="store_true", help="check all but the texts themselves, make nothing")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,12 @@ def run(args: Namespace) -> int:
     wish = _demo(root) if args.demo else _from_files(args, root)
     origin = None if args.origin is None else origins.check(args.origin, wish.settings)
     settings = _identified(_pinned(wish.settings))
+    if args.dry_run:
+        sources = {} if args.demo else {arm: len(files) for arm, files in resolve_all(wish.rules.arms).items()}
+        output.show(
+            args, _facts(root, settings, {}) | {"dry_run": True, "files": sources}, _plan(root, settings, sources)
+        )
+        return EXIT_OK
     with building(root) as scratch:
         arms = _fill(RunDir(scratch), root, settings, wish)
         if origin is not None:
@@ -160,13 +168,22 @@ def _facts(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any
     }
 
 
-def _lines(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any]]) -> list[str]:
+def _plan(root: Path, settings: config.RunConfig, sources: dict[str, int]) -> list[str]:
+    """What a dry run says."""
+    return [f"would make {root}", _model(settings), *(f"{arm}: {count:,} files" for arm, count in sources.items())]
+
+
+def _model(settings: config.RunConfig) -> str:
     run, model = settings.run, settings.model.preset or "model of its own shape"
     threads = f", {run.threads} threads" if run.device == "cpu" else ""
+    steps = f"{settings.optimizer.max_steps:,} steps on {run.device} in {run.precision}{threads}"
+    return f"{model}, {settings.shape.n_params:,} parameters, {steps}"
+
+
+def _lines(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any]]) -> list[str]:
     return [
         f"made {root}",
-        f"{model}, {settings.shape.n_params:,} parameters, {settings.optimizer.max_steps:,} steps "
-        f"on {run.device} in {run.precision}{threads}",
+        _model(settings),
         *arm_lines(arms),
         f"train it: andrea-train --run {shlex.quote(str(root))}",
     ]

@@ -6,7 +6,6 @@ Writes nothing itself. Standard library and `andrea_service.errors` only: `andre
 from __future__ import annotations
 
 import argparse
-import difflib
 import importlib
 import io
 import keyword
@@ -26,12 +25,14 @@ VERBS = {
     "checkpoint": "ask a training run for a checkpoint and wait for it",
     "pivot": "go over to another policy at the next boundary, same weights",
     "stop": "stop a training run at the next step edge, saved",
+    "verify": "prove that what a run has on disk is whole",
     "inspect": "verify a checkpoint file and say what is in it",
     "keep": "keep a checkpoint for ever",
     "samples": "show the texts a run's model wrote at its checkpoints",
     "sample": "let the model of a checkpoint file go on with a text",
     "export": "write a checkpoint's model in a form that others load",
     "import": "make a checkpoint file of an exported model",
+    "plot": "draw a run's history into a picture",
     "list": "list the runs of the state directory",
     "use": "choose the run that the services work on",
     "rebuild-state": "fold a run's history anew and prove .state.json equal",
@@ -76,6 +77,8 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     typed = next((word for word in argv if not word.startswith("-")), None)
     if typed is not None and typed not in VERBS:
+        import difflib
+
         close = difflib.get_close_matches(typed, VERBS, n=1)
         parser.error(
             f"no such verb: {typed}" + (f"; did you mean {close[0]}?" if close else f"; one of {', '.join(VERBS)}")
@@ -85,12 +88,17 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
             name, help=summary, epilog=EXIT_CODES, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         if name == typed:
-            module = importlib.import_module(f"andrea_cli.{_module(name)}")
-            verb.description = module.__doc__
-            module.add_arguments(verb)
-            verb.add_argument("--json", action="store_true", help="print one JSON object")
-            verb.set_defaults(module=module)
+            equip(verb, name)
     return parser
+
+
+def equip(parser: argparse.ArgumentParser, name: str) -> None:
+    """Import a verb and give a parser its description and arguments."""
+    module = importlib.import_module(f"andrea_cli.{_module(name)}")
+    parser.description = module.__doc__
+    module.add_arguments(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(module=module)
 
 
 def _module(verb: str) -> str:

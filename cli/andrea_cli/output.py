@@ -18,17 +18,22 @@ SCHEMA = 1
 
 def show(args: Namespace, facts: Mapping[str, object], lines: Iterable[str]) -> None:
     """Print `facts` as one JSON object when --json was given, else the lines."""
-    if args.json:
-        print(json.dumps({"schema": SCHEMA, **facts}, allow_nan=False))
-    else:
-        print("\n".join(lines))
+    print("\n".join([encoded(facts)] if args.json else lines))
+
+
+def encoded(facts: Mapping[str, object]) -> str:
+    """The one JSON object, in one line."""
+    return json.dumps({"schema": SCHEMA, **facts}, allow_nan=False)
 
 
 def show_error(fault: Fault) -> None:
-    """Print a fault as JSON, the same facts as its lines."""
-    names = ("what", "where", "found", "expected", "todo")
-    facts = {name: getattr(fault, name) for name in names}
-    print(json.dumps({"schema": SCHEMA, "error": {**facts, "exit_code": fault.exit_code}}))
+    """Print a fault as JSON."""
+    print(encoded({"error": {**described(fault), "exit_code": fault.exit_code}}))
+
+
+def described(fault: Fault) -> dict[str, str]:
+    """The same facts as its lines."""
+    return {name: getattr(fault, name) for name in ("what", "where", "found", "expected", "todo")}
 
 
 def span(seconds: float) -> str:

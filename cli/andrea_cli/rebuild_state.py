@@ -1,7 +1,7 @@
 """Fold a run's history anew and compare what comes out with `.state.json`, figure by figure.
 
-Beside a proxy at work it only compares. Without one, a file that is missing or differs is replaced (the old one is
-kept as .state.json.bad). Exits 0 when the file is equal, or was missing and is made; 1 when it differs.
+Beside a proxy at work, and with --dry-run, it only compares. Otherwise a file that is missing or differs is replaced
+(the old one is kept as .state.json.bad). Exits 0 when the file is equal, or was missing and is made; 1 when it differs.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from andrea_cli import facts, output
-from andrea_proxy.rebuild import rebuild, write
+from andrea_proxy.rebuild import Rebuilt, rebuild, write
 from andrea_rundir import config
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED, Held
 from andrea_rundir.lock import Lock
-from andrea_rundir.names import locate
+from andrea_rundir.names import RunDir, locate
 from andrea_service import identity
 
 SHOWN = 10
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """RUN."""
+    """RUN, --dry-run."""
     parser.add_argument("run", metavar="RUN")
+    parser.add_argument("--dry-run", action="store_true", help="compare, replace nothing")
 
 
 def run(args: Namespace) -> int:
@@ -29,14 +30,10 @@ def run(args: Namespace) -> int:
     directory = locate(args.run)
     facts.settings(directory)
     settings = config.load(directory.run_toml)
-    try:
-        with Lock.acquire(directory.proxy_lock, identity.me(settings.run.id)):
-            found = rebuild(directory, settings)
-            replaced = bool(found.differences or found.problem)
-            if replaced:
-                write(directory, found)
-    except Held:
+    if args.dry_run:
         found, replaced = rebuild(directory, settings), False
+    else:
+        found, replaced = _rebuilt(directory, settings)
     equal = not (found.differences or found.problem)
     shown = {
         "run": str(directory.root),
@@ -56,7 +53,20 @@ def run(args: Namespace) -> int:
         lines.append(f"and {more} more")
     if replaced:
         lines.append(".state.json was replaced")
-    elif not equal:
+    elif not equal and not args.dry_run:
         lines.append("andrea-proxy is at work: stop it and repeat the command to replace the file")
     output.show(args, shown, lines)
     return EXIT_REFUSED if found.differences or (found.problem and not replaced) else EXIT_OK
+
+
+def _rebuilt(run: RunDir, settings: config.RunConfig) -> tuple[Rebuilt, bool]:
+    """What was found, and whether the file was replaced: not while a proxy holds the run."""
+    try:
+        with Lock.acquire(run.proxy_lock, identity.me(settings.run.id)):
+            found = rebuild(run, settings)
+            wrong = bool(found.differences or found.problem)
+            if wrong:
+                write(run, found)
+            return found, wrong
+    except Held:
+        return rebuild(run, settings), False

@@ -5,7 +5,6 @@ Reads /proc and asks `systemctl`; where there is none, the answer is None. Write
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 BOOTED = Path("/run/systemd/system")
@@ -34,6 +33,8 @@ def starts_at_boot(unit: str) -> bool | None:
 
 
 def _enabled(unit: str) -> bool | None:
+    import subprocess
+
     try:
         asked = subprocess.run(
             ["systemctl", "is-enabled", unit],

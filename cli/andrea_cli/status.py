@@ -1,35 +1,58 @@
-"""Say what a run does now: its state in a sentence, step, loss, speed, time left, newest checkpoint, warnings.
+"""Say what a run does now: its state in a sentence, step, loss, speed, time left, newest checkpoint, restarts and
+warnings.
 
-Everything shown stands in the run's files. Reads only; exits 0 whenever the run can be read, whatever its state;
-1 when there is no run, or with --verify when the newest checkpoint is not what its digest line says.
+Everything shown stands in the run's files, so it survives restarts and pivots. With --watch it is drawn again every few
+seconds until Ctrl-C; with --json as well, an object a line. Reads only; exits 0 whenever the run can be read, whatever
+its state; 1 when there is no run, or with --verify when the newest checkpoint is not what its digest line says.
 """
 
 from __future__ import annotations
 
-import hashlib
 import time
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from andrea_cli import arms, facts, output, service
-from andrea_rundir import digests
+from andrea_cli.lives import Lives, lives
+from andrea_cli.redraw import redraw
+from andrea_cli.vitals import newest_checkpoint, vitals
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.names import RunDir, locate
-from andrea_service.presence import Presence, look
+from andrea_service.presence import look
 
 SHOWN_WARNINGS = 5
+WATCH_SECONDS = 2.0
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """RUN, --verify."""
+    """RUN, --verify or --watch."""
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--verify", action="store_true", help="read the newest checkpoint and check its digest")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--verify", action="store_true", help="read the newest checkpoint and check its digest")
+    how.add_argument(
+        "--watch",
+        metavar="SECONDS",
+        nargs="?",
+        type=_seconds,
+        const=WATCH_SECONDS,
+        help=f"show it again every so often (default {WATCH_SECONDS:g}), until Ctrl-C",
+    )
 
 
 def run(args: Namespace) -> int:
-    """Print the status."""
-    found = status(locate(args.run), verify=args.verify, now=time.time())
+    """Print the status, once or until Ctrl-C."""
+    directory = locate(args.run)
+
+    def draw() -> list[str]:
+        found = status(directory, verify=False, now=time.time())
+        return [output.encoded(found)] if args.json else [*lines(found), ""]
+
+    if args.watch is not None:
+        redraw(draw, args.watch)
+        return EXIT_OK
+    found = status(directory, verify=args.verify, now=time.time())
     output.show(args, found, lines(found))
     checkpoint = found["checkpoint"]
     return EXIT_REFUSED if checkpoint is not None and checkpoint["verified"] is False else EXIT_OK
@@ -39,11 +62,10 @@ def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
     """All that is known, as --json prints it; unknown values are None."""
     presence = look(run)
     try:
-        tables, recent, newest = facts.settings(run), facts.recent(run), _newest(run, verify=verify, now=now)
+        tables, recent, past = facts.settings(run), facts.recent(run), lives(run)
+        newest, pivot = newest_checkpoint(run, verify=verify, now=now), _pivot(run)
     except PermissionError:  # the state says so
-        tables, recent, newest = {}, facts.Recent(), None
-    total = facts.key(tables, "optimizer", "max_steps")
-    total = total if isinstance(total, int) else None
+        tables, recent, past, newest, pivot = {}, facts.Recent(), Lives(), None, None
     pid = presence.identity.get("pid") if presence.identity and presence.alive else None
     unit = service.unit_of(pid) if isinstance(pid, int) else None
     return {
@@ -54,51 +76,31 @@ def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
         "pid": pid,
         "unit": unit,
         "starts_at_boot": service.starts_at_boot(unit) if unit is not None else None,
-        "step": recent.step,
-        "max_steps": total,
-        "loss": facts.number(recent.steps[0], "loss") if recent.steps else None,
-        "tokens_per_second": facts.tokens_per_second(recent.steps),
-        "eta_seconds": _eta(presence, recent, total, now),
+        **vitals(run, presence, tables, recent, now),
         "checkpoint": newest,
         "audit": _only(recent.audit, "step", "score", "alarm"),
         "probe": _only(recent.probe, "step", "mean", "arms"),
+        **asdict(past),
         "warnings": [_only(event, "step", "time", "what", "detail") for event in recent.warnings],
         "proxy": look(run, "proxy").sentence,
+        "pivot": pivot,
         "curriculum": arms.known(run),
     }
 
 
-def _eta(presence: Presence, recent: facts.Recent, total: int | None, now: float) -> float | None:
-    """Seconds until the last step, while it runs."""
-    pace = facts.seconds_per_step(recent.steps)
-    if not presence.alive or recent.step is None or total is None or pace is None:
-        return None
-    latest = facts.when(recent.steps[0])
-    since = max(0.0, now - latest) if latest is not None else 0.0
-    return max(0.0, (total - recent.step) * pace - since)
+def _pivot(run: RunDir) -> str | None:
+    """How far a pivot that is under way has come."""
+    return "pending" if run.policy_pending.exists() else "requested" if run.policy_next.exists() else None
 
 
-def _newest(run: RunDir, *, verify: bool, now: float) -> dict[str, Any] | None:
-    """The newest checkpoint on disk, and whether SHA256SUMS knows it."""
-    for step, path in reversed(run.checkpoints().items()):
-        try:
-            stat = path.stat()
-            line = digests.read(run.sums).get(path.name)
-            verified = None
-            if verify and line is not None:
-                with path.open("rb") as file:
-                    verified = hashlib.file_digest(file, "sha256").hexdigest() == line
-        except FileNotFoundError:  # pruned since it was listed
-            continue
-        return {
-            "step": step,
-            "path": str(path),
-            "bytes": stat.st_size,
-            "age_seconds": max(0.0, now - stat.st_mtime),
-            "digest": line,
-            "verified": verified,
-        }
-    return None
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
 
 
 def _only(event: facts.Event | None, *names: str) -> dict[str, Any] | None:
@@ -118,8 +120,8 @@ def lines(found: dict[str, Any]) -> list[str]:
     if step is not None:
         share = f" ({100 * step / total:.1f} %)" if total else ""
         say("step", f"{step:,} of {total:,}{share}" if total else f"{step:,}")
-    if found["loss"] is not None:
-        say("loss", f"{found['loss']:.4f} nats/token")
+    if found["loss"] is not None or found["ema"] is not None:
+        say("loss", _loss_line(found))
     if found["tokens_per_second"] is not None:
         say("speed", f"{found['tokens_per_second']:,.0f} tokens/s")
     if found["eta_seconds"] is not None:
@@ -131,6 +133,10 @@ def lines(found: dict[str, Any]) -> list[str]:
     if (audit := found["audit"]) is not None:
         alarm = ", ALARM: its samples run in circles" if audit["alarm"] else ""
         say("samples", f"score {audit['score']} at step {audit['step']:,}{alarm}")
+    if found["restarts"]:
+        say("restarts", _restarts_line(found))
+    if found["pivot"] is not None:
+        say("pivot", _PIVOT[found["pivot"]])
     if found["starts_at_boot"] is False:
         unit = found["unit"].removesuffix(".service")
         say("warning", f"{unit} is not enabled: after a reboot nobody starts it; `systemctl enable {unit}`")
@@ -141,6 +147,29 @@ def lines(found: dict[str, Any]) -> list[str]:
     if found["curriculum"] is not None:
         shown += ["", *arms.lines(found["curriculum"])]
     return shown
+
+
+_PIVOT = {
+    "requested": "asked for; andrea-proxy takes it up as soon as it runs",
+    "pending": "taken up; it takes effect at the next checkpoint of the cadence that is not planned yet",
+}
+
+
+def _loss_line(found: dict[str, Any]) -> str:
+    loss = "none" if found["loss"] is None else f"{found['loss']:.4f}"
+    if found["ema"] is None:
+        return f"{loss} nats/token"
+    where = "" if found["ema_step"] == found["step"] else f" at step {found['ema_step']:,}"
+    return f"{loss} nats/token, {found['ema']:.4f} smoothed{where}"
+
+
+def _restarts_line(found: dict[str, Any]) -> str:
+    parts = []
+    if found["steps_lost"]:
+        parts.append(f"{found['steps_lost']:,} steps trained again ({output.span(found['seconds_lost'])})")
+    if found["seconds_down"]:
+        parts.append(f"{output.span(found['seconds_down'])} not running after ends that nobody asked for")
+    return f"{found['restarts']:,}; lost: {', '.join(parts) or 'nothing'}"
 
 
 def _checkpoint_line(checkpoint: dict[str, Any] | None) -> str:

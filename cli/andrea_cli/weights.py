@@ -29,12 +29,9 @@ def of_run(path: Path) -> Weights:
 
     Refused when it lies in no run, is no checkpoint, or is not of the run's shape.
     """
-    folder = path.absolute().parent
-    home = next(
-        (place for place in (folder, folder.parent, folder.parent.parent) if (place / "run.toml").exists()), None
-    )
+    run = home(path)
     header = read_header(path)
-    if home is None:
+    if run is None:
         raise Refused(
             "this file lies in no run, so its shape and tokenizer are not known",
             where=str(path),
@@ -42,10 +39,16 @@ def of_run(path: Path) -> Weights:
             expected="a checkpoint inside a run directory",
             todo="make a run around it: `andrea init RUN --from FILE.bin --config FILE --policy FILE`",
         )
-    run = RunDir(home)
     settings = config.load(run.run_toml)
     check_shape(path, header, settings.shape, str(run.run_toml))
     return Weights(path, header.step, run, settings)
+
+
+def home(path: Path) -> RunDir | None:
+    """The run whose directory the file lies in, or in `kept/` or a folder of `archive/` of it."""
+    folder = path.absolute().parent
+    places = (folder, folder.parent, folder.parent.parent)
+    return next((RunDir(place) for place in places if (place / "run.toml").exists()), None)
 
 
 def read_header(path: Path) -> checkpoint.Header:

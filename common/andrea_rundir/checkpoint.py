@@ -15,6 +15,7 @@ import math
 import os
 import stat
 import struct
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +28,7 @@ import numpy.typing as npt
 
 from andrea_rundir import digests
 from andrea_rundir.faults import NoCheckpoint, Refused
-from andrea_rundir.layout import MAX_PARAMS
+from andrea_rundir.layout import MAX_PARAMS, Parameter, Shape, parameters
 from andrea_rundir.names import RunDir, checkpoint_step
 from andrea_rundir.publish import BLOCK, aside, fsync_dir, image_buffer, set_direct
 
@@ -60,7 +61,8 @@ class Header:
 
 @dataclass
 class Region:
-    """One third of the values: extremes and L2 norm of the finite ones, and how many are not finite."""
+    """One third of the values, or a matrix's part of it: extremes and L2 norm of the finite ones, and how many are
+    not finite."""
 
     low: float = math.inf
     high: float = -math.inf
@@ -78,6 +80,8 @@ class Facts:
     digest: str
     regions: dict[str, Region]
     problem: str | None
+    tensors: dict[str, dict[str, Region]]
+    """The same for every matrix, by its name and REGIONS; empty where the shape is not known."""
 
     @property
     def finite(self) -> bool:
@@ -154,17 +158,26 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
     return found
 
 
-def inspect(path: Path) -> Facts:
-    """The same verification in bounded memory, for a reader; Invalid when size and header do not agree."""
+def inspect(path: Path, shape: Shape | None = None) -> Facts:
+    """The same verification in bounded memory, for a reader; Invalid when size and header do not agree.
+
+    `shape`: of the model, with as many parameters, so that each matrix can be told of.
+    """
     header = read_header(path)
-    regions = {name: Region() for name in REGIONS}
+    parts = [Parameter("", (header.n_params, 1), 0)] if shape is None else parameters(shape)
+    if parts[-1].offset + parts[-1].size != header.n_params:
+        raise ValueError(f"a shape of other than {header.n_params} parameters")
+    tensors = {part.name: {name: Region() for name in REGIONS} for part in parts}
+    starts = [part.offset for part in parts]
     bad: list[str] = []
     if checkpoint_step(path.name) not in (None, header.step):
         bad.append(f"the header says step {header.step}, the name {path.name}")
 
     def look(start: int, piece: memoryview) -> None:
-        for name, _, values in _values(start, piece, header.n_params):
-            _measure(regions[name], values)
+        for name, first, values in _values(start, piece, header.n_params):
+            for part in parts[bisect_right(starts, first) - 1 : bisect_left(starts, first + len(values))]:
+                low, high = max(0, part.offset - first), part.offset + part.size - first
+                _measure(tensors[part.name][name], values[low:high])
         if reason := _unsound(start, piece, header.n_params):
             bad.append(reason)
 
@@ -181,9 +194,11 @@ def inspect(path: Path) -> Facts:
         raise _unreadable(path, error) from error
     finally:
         os.close(fd)
-    for region in regions.values():
+    regions = {name: _merged([tensor[name] for tensor in tensors.values()]) for name in REGIONS}
+    for region in (*regions.values(), *(region for tensor in tensors.values() for region in tensor.values())):
         region.norm = math.sqrt(region.norm)
-    return Facts(header.step, header.n_params, size, digest, regions, bad[0] if bad else None)
+    problem = bad[0] if bad else None
+    return Facts(header.step, header.n_params, size, digest, regions, problem, {} if shape is None else tensors)
 
 
 def choose(run: RunDir, image: memoryview, *, n_params: int) -> Choice | None:
@@ -343,3 +358,13 @@ def _measure(region: Region, values: Values) -> None:
         region.low = min(region.low, float(finite.min()))
         region.high = max(region.high, float(finite.max()))
         region.norm += float(np.sum(np.square(finite, dtype=np.float64)))
+
+
+def _merged(regions: list[Region]) -> Region:
+    """What all of them are together, norms still as sums of squares."""
+    return Region(
+        min(region.low for region in regions),
+        max(region.high for region in regions),
+        math.fsum(region.norm for region in regions),
+        sum(region.not_finite for region in regions),
+    )

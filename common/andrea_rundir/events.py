@@ -198,12 +198,23 @@ def read(folder: Path) -> Iterator[Event]:
                     yield _decode(line, path, number)
 
 
-def read_back(folder: Path) -> Iterator[Event]:
+def heads(folder: Path) -> Iterator[tuple[int, Event]]:
+    """The number and the first event of every segment, oldest first: what a process says first is its start."""
+    for path in segments(folder):
+        with path.open("rb") as file:
+            if (line := file.readline()).endswith(b"\n"):
+                yield int(path.stem), _decode(line, path, 1)
+
+
+def read_back(folder: Path, before: int | None = None) -> Iterator[Event]:
     """All events, newest first, reading from the end: cheap for the last few of a long history.
 
-    The `line` of an unreadable one is counted from the end: -1 is the last.
+    `before`: only those of the segments before that number. The `line` of an unreadable one is counted from the end:
+    -1 is the last.
     """
     for path in reversed(segments(folder)):
+        if before is not None and int(path.stem) >= before:
+            continue
         lines = back(path)
         next(lines, b"")  # what follows the last newline: nothing, or a torn line
         for number, line in enumerate(lines, start=1):

@@ -3,8 +3,8 @@
 Written by the proxy only. The array ends in `]` and spaces. An append overwrites `]` and some of the spaces in one
 `pwrite`, so the end of the file does not move and a reader beside it sees whole entries; the file grows by whitespace
 alone, 64 KiB at a time, and long before the room is needed: a reader that reads to the end it first saw and then looks
-for more must find nothing but spaces there. No byte of an entry ever changes. Imports the standard library and our
-publish.
+for more must find nothing but spaces there. No byte of an entry ever changes. Imports the standard library, our lines
+and publish.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir.lines import back
 from andrea_rundir.publish import publish
 
 Entry = dict[str, Any]
@@ -44,6 +45,19 @@ def read(path: Path) -> Iterator[Entry]:
                         yield json.loads(raw.rstrip(b",\n"))
                     except ValueError:
                         return
+    except FileNotFoundError:
+        return
+
+
+def read_back(path: Path) -> Iterator[Entry]:
+    """All whole entries, the last of the file first: cheap for the newest of a long history."""
+    try:
+        for line in back(path):
+            if line.startswith(_HEAD):
+                try:
+                    yield json.loads(line.rstrip(b","))
+                except ValueError:  # torn
+                    continue
     except FileNotFoundError:
         return
 

@@ -2,7 +2,7 @@
 
 Promises that its state is plain numbers that survive a restart through the snapshot event, that folding the same
 figures gives the same state, and that it never raises an alarm on a change of the data mix: every loss is judged
-against the average of its own arm. Imports `andrea_rundir.faults`; writes no file.
+against the average of its own arm. Imports `andrea_rundir`; writes no file.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from andrea_rundir.entry import smooth
 from andrea_rundir.faults import Halt
 
-EMA_KEEP = 0.99
 ARM_KEEP = 0.98
 SKIPS_IN_A_ROW = 8
 HOPELESS_STEPS = 100
@@ -74,7 +74,7 @@ class Guard:
         residual = self._residual(arms)
         if residual is not None:
             self.residuals = [*self.residuals[-(SPIKE_WINDOW - 1) :], residual]
-        self.ema = loss if self.ema is None else EMA_KEEP * self.ema + (1 - EMA_KEEP) * loss
+        self.ema = smooth(self.ema, loss)
         newcomers = arms.keys() - self.arms.keys()
         for name, (_, arm_loss) in sorted(arms.items()):
             known = self.arms.get(name)

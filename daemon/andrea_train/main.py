@@ -9,8 +9,12 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from andrea_service import signals as wishes
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def main() -> int:
@@ -22,7 +26,8 @@ def main() -> int:
     return boundary(_main, "andrea-train")
 
 
-def _main() -> int:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -34,7 +39,11 @@ def _main() -> int:
         "--run", required=True, metavar="RUN", help="a run directory, or a name under the state directory"
     )
     parser.add_argument("--until-step", type=int, metavar="N", help="stop after step N as SIGTERM would")
-    args = parser.parse_args()
+    return parser
+
+
+def _main() -> int:
+    args = parser().parse_args()
     signals = wishes.Signals()
     signals.install()
     # Read by cuBLAS when CUDA starts; torch no longer checks that it is there.

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 import faulthandler
 import sys
+from typing import TYPE_CHECKING
 
 from andrea_service import signals as wishes
+
+if TYPE_CHECKING:
+    import argparse
 
 
 def main() -> int:
@@ -20,7 +24,8 @@ def main() -> int:
     return boundary(_main, "andrea-proxy")
 
 
-def _main() -> int:
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
     import argparse
 
     parser = argparse.ArgumentParser(
@@ -31,7 +36,11 @@ def _main() -> int:
     parser.add_argument(
         "--run", required=True, metavar="RUN", help="a run directory, or a name under the state directory"
     )
-    args = parser.parse_args()
+    return parser
+
+
+def _main() -> int:
+    args = parser().parse_args()
     signals = wishes.Signals()
     signals.install()
     from andrea_proxy import healthz

@@ -6,6 +6,7 @@ Reads only, so that it can be done beside a proxy at work; `write` is for when t
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,7 +16,7 @@ from andrea_proxy.past import new_fold, refold
 from andrea_proxy.policies import Policies
 from andrea_rundir import lossfile, sidecars
 from andrea_rundir.config import RunConfig
-from andrea_rundir.lossfile import LossFile
+from andrea_rundir.lossfile import Entry, LossFile
 from andrea_rundir.names import RunDir
 
 _PLACES = ("history", "events")
@@ -43,21 +44,23 @@ def rebuild(run: RunDir, config: RunConfig) -> Rebuilt:
             problem = "there is no .state.json"
     except sidecars.Unusable as why:
         found, problem = None, str(why)
-    policies = Policies(run, context=config.shape.context, round_steps=config.round_steps)
-    covered = _covered(found)
-    entries = list(islice(lossfile.read(run.loss), covered))
-    fold = refold(entries, new_fold(run, config, policies, None))
-    plan = state.line_of(run, fold.step, config.round_steps)
-    retired = [arm for arm in (found or {}).get("retired", []) if "after" not in arm]
-    made = state.render(run, config.run.id, fold, plan, config.optimizer.batch_size, retired)
-    content: dict[str, Any] = json.loads(json.dumps(made))
+    entries = list(islice(lossfile.read(run.loss), _covered(found)))
+    content = _folded(run, config, entries, None, found)
     if found is None:
         return Rebuilt(content, len(entries), [], problem)
     kept = {name: value for name, value in found.items() if name not in _PLACES}
     differences = _differences(kept, content)
-    if found["history"]["digest"] != lossfile.digest(entries):
+    if _history(found).get("digest") != lossfile.digest(entries):
         differences.append("history.digest")
     return Rebuilt(content, len(entries), differences, "")
+
+
+def archived(run: RunDir, config: RunConfig, step: int) -> list[str]:
+    """Where `archive/step_S/.state.json` differs from the fold of everything up to S. Unusable, BadConfig."""
+    found = sidecars.load(run.archived(step) / run.state.name)
+    if found is None:
+        raise sidecars.Unusable(f"there is no {run.state.name}")
+    return _differences(found, _folded(run, config, lossfile.read(run.loss), step, found))
 
 
 def write(run: RunDir, rebuilt: Rebuilt) -> None:
@@ -72,10 +75,28 @@ def write(run: RunDir, rebuilt: Rebuilt) -> None:
         loss.close()
 
 
+def _folded(
+    run: RunDir, config: RunConfig, entries: Iterable[Entry], until: int | None, found: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The content that the entries up to a step give; what `found` lists as retired for want of a pivot stays."""
+    policies = Policies(run, context=config.shape.context, round_steps=config.round_steps)
+    fold = refold(entries, new_fold(run, config, policies, None), until)
+    plan = state.line_of(run, fold.step, config.round_steps)
+    retired = [arm for arm in (found or {}).get("retired", []) if "after" not in arm]
+    made = state.render(run, config.run.id, fold, plan, config.optimizer.batch_size, retired)
+    content: dict[str, Any] = json.loads(json.dumps(made))
+    return content
+
+
 def _covered(found: dict[str, Any] | None) -> int | None:
-    history = found.get("history") if found is not None else None
-    count = history.get("entries") if isinstance(history, dict) else None
+    count = _history(found or {}).get("entries")
     return count if isinstance(count, int) else None
+
+
+def _history(found: dict[str, Any]) -> dict[str, Any]:
+    """What the file says it was folded from."""
+    history = found.get("history")
+    return history if isinstance(history, dict) else {}
 
 
 def _differences(one: Any, other: Any, where: str = "") -> list[str]:

@@ -7,18 +7,13 @@ what the disk refuses waits, in order. Writes `.loss.json` through `andrea_rundi
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from andrea_rundir.history import entry_of
+from andrea_rundir.entry import FIGURES, entry_of
+from andrea_rundir.events import Event
 from andrea_rundir.lossfile import Entry, LossFile
-
-Event = dict[str, Any]
 
 AT_ONCE = 64
 """Entries a write: less than the room that the file grows ahead by."""
-
-_FIGURES = ("loss", "arms", "lr", "grad_norm", "tokens", "policy", "flags")
-"""What makes two records of a step equal; clocks do not."""
 
 
 class Recorder:
@@ -55,7 +50,7 @@ class Recorder:
     def _take(self, event: Event) -> None:
         step = event["step"]
         last = self._last(step)
-        if last is not None and (all(last[n] == event[n] for n in _FIGURES) or self._known(step, event["time"])):
+        if last is not None and (all(last[n] == event[n] for n in FIGURES) or self._known(step, event["time"])):
             return
         before = self._last(step - 1)
         entry = entry_of(event, 1 if last is None else last["attempt"] + 1, before["ema"] if before else None)

@@ -76,6 +76,8 @@ def test_a_stranger_s_script_writes_text(andrea: Andrea, run: RunDir, tmp_path: 
 
 def test_an_import_gives_the_same_weights_and_a_fresh_optimizer(andrea: Andrea, run: RunDir, tmp_path: Path) -> None:
     assert andrea("export", run.checkpoint(70), tmp_path / "out").code == 0
+    dry = andrea("import", tmp_path / "out", tmp_path / "new.bin", "--dry-run")
+    assert dry.code == 0 and "would be written" in dry.out and not (tmp_path / "new.bin").exists()
     done = andrea("import", tmp_path / "out", tmp_path / "new.bin", "--json")
     assert done.code == 0 and done.json["step"] == 0
     old, new = run.checkpoint(70).read_bytes(), (tmp_path / "new.bin").read_bytes()

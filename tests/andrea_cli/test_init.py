@@ -116,6 +116,16 @@ def refused(andrea: Andrea, wish: Wish, code: int, *said: str) -> None:
     assert snapshot(wish.folder) == before
 
 
+def test_a_dry_run_checks_and_makes_nothing(andrea: Andrea, wish: Wish) -> None:
+    done = andrea(*wish.arguments, "--dry-run")
+    assert done.code == 0 and f"would make {wish.run}\n" in done.out and "a: 1 files" in done.out
+    found = andrea(*wish.arguments, "--dry-run", "--json").json
+    assert found["dry_run"] and found["files"] == {"a": 1, "b": 1} and found["device"] == "cpu"
+    assert not wish.run.exists()
+    wish.source.unlink()
+    assert andrea(*wish.arguments, "--dry-run").code == 78
+
+
 def test_an_empty_source(andrea: Andrea, wish: Wish) -> None:
     wish.source.write_text("")
     refused(andrea, wish, 78, str(wish.source), "found:    an empty file", "expected:")

@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from andrea_rundir import digests
+from andrea_rundir.layout import Shape, parameters
+from andrea_rundir.names import RunDir
 from harness.commands import Andrea
 
 N = 5
@@ -81,3 +84,75 @@ def test_a_name_that_says_another_step(andrea: Andrea, tmp_path: Path) -> None:
     write(path)
     done = andrea("inspect", path)
     assert done.code == 1 and "the header says step 100" in done.out
+
+
+SHAPE = Shape(vocab_size=257, d_model=32, n_heads=2, n_layers=1, context=16)
+
+
+def whole_model(path: Path) -> dict[str, np.ndarray]:
+    """A checkpoint of SHAPE (that of the made-up run), every matrix with values of its own; w, m and v."""
+    path.parent.mkdir(exist_ok=True)
+    rng = np.random.default_rng(7)
+    values = {"w": np.empty(SHAPE.n_params, "<f4"), "m": np.empty(SHAPE.n_params, "<f4")}
+    for i, matrix in enumerate(parameters(SHAPE)):
+        part = slice(matrix.offset, matrix.offset + matrix.size)
+        values["w"][part] = rng.normal(i, 1, matrix.size)
+        values["m"][part] = rng.normal(0, i + 1, matrix.size)
+    values["v"] = np.square(values["m"])
+    header = np.array([100, SHAPE.n_params], "<i4").tobytes()
+    path.write_bytes(header + b"".join(values[name].tobytes() for name in "wmv"))
+    return values
+
+
+def agrees(tensors: dict[str, dict[str, dict[str, float]]], values: dict[str, np.ndarray]) -> None:
+    """Every matrix of the output is that of the file."""
+    assert list(tensors) == [matrix.name for matrix in parameters(SHAPE)]
+    for matrix in parameters(SHAPE):
+        for name in "wmv":
+            part = values[name][matrix.offset : matrix.offset + matrix.size].astype(np.float64)
+            assert tensors[matrix.name][name] == {
+                "min": part.min(),
+                "max": part.max(),
+                "norm": pytest.approx(float(np.linalg.norm(part))),
+                "not_finite": 0,
+            }
+
+
+@pytest.mark.parametrize("place", ["step_000100.bin", "kept/step_000100.bin"])
+def test_every_matrix_of_a_runs_checkpoint(andrea: Andrea, made_up: RunDir, place: str) -> None:
+    path = made_up.root / place
+    values = whole_model(path)
+    found = andrea("inspect", path, "--json").json
+    agrees(found["tensors"], values)
+    for name in "wmv":
+        assert found["regions"][name]["min"] == values[name].min()
+        assert found["regions"][name]["norm"] == pytest.approx(float(np.linalg.norm(values[name].astype("f8"))))
+    assert re.search(r"(?m)^layers.0.fc1 +128 x 32 +\S+ to \S+, norm ", andrea("inspect", path).out)
+
+
+def test_a_shape_that_is_given(andrea: Andrea, made_up: RunDir, tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere" / "x.bin"
+    values = whole_model(path)
+    assert andrea("inspect", path, "--json").json["tensors"] == {}
+    agrees(andrea("inspect", path, "--config", made_up.run_toml, "--json").json["tensors"], values)
+    done = andrea("inspect", path, "--preset", "andrea-tiny")
+    assert done.code == 1 and "not of this model" in done.err and "884,992" in done.err
+    assert andrea("inspect", path, "--preset", "andrea-13m").code == 2
+    assert andrea("inspect", path, "--config", tmp_path / "none.toml").code == 78
+
+
+def test_a_matrix_with_values_that_no_run_may_hold(andrea: Andrea, made_up: RunDir) -> None:
+    path = made_up.checkpoint(100)
+    values = np.frombuffer(b"".join(part.tobytes() for part in whole_model(path).values()), "<f4").copy()
+    values[3] = values[5] = np.inf
+    path.write_bytes(path.read_bytes()[:8] + values.tobytes())
+    done = andrea("inspect", path, "--json")
+    assert done.code == 1 and done.json["tensors"]["token_embedding"]["w"]["not_finite"] == 2
+    assert done.json["tensors"]["head"]["w"]["not_finite"] == 0
+    assert "2 NOT FINITE" in andrea("inspect", path).out
+
+
+def test_a_checkpoint_that_is_not_of_its_runs_model(andrea: Andrea, made_up: RunDir) -> None:
+    write(made_up.checkpoint(100))
+    done = andrea("inspect", made_up.checkpoint(100))
+    assert done.code == 1 and "NOT USABLE: 5 parameters, the run's model has" in done.out

@@ -64,8 +64,9 @@ def test_errors_are_json_too(andrea: Andrea, tmp_path: Path) -> None:
 
 
 def test_light_verbs_need_neither_torch_nor_numpy_nor_pydantic(made_up: RunDir) -> None:
-    heavy = "torch,numpy,pydantic"
+    heavy = "torch,numpy,pydantic,rich,matplotlib"
     assert without(heavy, "--help").returncode == 0
+    assert json.loads(without(heavy, "list", "--json").stdout)["runs"] is not None
     done = without(heavy, "status", made_up.root, "--json")
     assert json.loads(done.stdout)["state"] == "stopped"
     assert "not signalled" in without(heavy, "checkpoint", made_up.root).stderr

@@ -47,6 +47,13 @@ def test_what_differs_is_named_and_replaced(run: RunDir, andrea: Andrea) -> None
     assert andrea("rebuild-state", run.root).code == 0
 
 
+def test_a_dry_run_only_compares(run: RunDir, andrea: Andrea) -> None:
+    run.state.write_text("junk")
+    done = andrea("rebuild-state", run.root, "--dry-run")
+    assert done.code == 1 and "cannot be read" in done.out and "replaced" not in done.out
+    assert run.state.read_text() == "junk"
+
+
 def test_a_changed_history_is_seen(run: RunDir, andrea: Andrea) -> None:
     data = run.loss.read_bytes()
     run.loss.write_bytes(data.replace(b'"step":45,"attempt":1,"loss":1', b'"step":45,"attempt":1,"loss":2', 1))

@@ -65,7 +65,7 @@ def test_listing(andrea: Andrea, state: Path) -> None:
         ("one", "stopped", False),
         ("two", "stopped", True),
     ]
-    assert andrea("list").out.splitlines()[1].startswith("* two  stopped")
+    assert andrea("list").out.splitlines()[2].startswith("* two  stopped")
 
 
 def test_an_empty_list(andrea: Andrea, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andrea_rundir.events import Event, EventLog, Tail, encode, read, read_back, segments
+from andrea_rundir.events import Event, EventLog, Tail, encode, heads, read, read_back, segments
 
 Mount = Callable[..., Path]
 Traced = Callable[..., tuple[int, str, list[str]]]
@@ -395,6 +395,21 @@ def test_a_corrupt_line_is_told_and_the_rest_is_read(tmp_path: Path, bad: bytes)
     one, two, three = (json.loads(good(step)) for step in (1, 2, 3))
     assert list(read(tmp_path)) == Tail(tmp_path).poll() == [one, unreadable, two, three]
     assert list(read_back(tmp_path)) == [three, two, {**unreadable, "line": -2}, one]
+
+
+def test_heads_are_what_every_process_said_first_and_what_came_before_one_is_read_back(tmp_path: Path) -> None:
+    for begin in (0, 10, 20):
+        log = EventLog(tmp_path / "events")
+        for number in range(begin, begin + 3):
+            log.append("step", step=number)
+        log.close()
+    folder = tmp_path / "events"
+    assert [(number, event["step"]) for number, event in heads(folder)] == [(1, 0), (2, 10), (3, 20)]
+    assert steps(list(read_back(folder, before=3))) == [12, 11, 10, 2, 1, 0]
+    assert list(read_back(folder, before=1)) == []
+    (folder / "000003.jsonl").write_bytes(b'{"event":"step","st')
+    assert [number for number, _ in heads(folder)] == [1, 2]
+    assert list(heads(tmp_path / "none")) == []
 
 
 @given(st.lists(st.lists(st.integers(0, 300), max_size=12), max_size=4), st.booleans(), st.integers(1, 400))

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andrea_rundir import history
+from andrea_rundir.entry import entry_of, smooth
 from andrea_rundir.events import EventLog
 from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
@@ -41,7 +42,7 @@ def record(run: RunDir, count: int) -> list[dict[str, Any]]:
     """A loss file of `count` entries, as the proxy makes them of step events."""
     loss, made, ema = LossFile(run.loss), [], None
     for number in range(1, count + 1):
-        made.append(history.entry_of({**step(number, 1 / number), "time": f"t{number}"}, 1, ema))
+        made.append(entry_of({**step(number, 1 / number), "time": f"t{number}"}, 1, ema))
         ema = made[-1]["ema"]
     loss.append(made)
     loss.close()
@@ -78,11 +79,11 @@ def test_without_a_proxy_all_comes_from_the_events_and_without_both_there_is_not
 def test_the_curve_is_what_the_entries_say(run: RunDir) -> None:
     loss = LossFile(run.loss)
     for number, attempt, value in ((1, 1, 3.0), (2, 1, None), (3, 1, 2.5), (2, 2, 2.75)):
-        loss.append([history.entry_of({**step(number, value), "time": "t"}, attempt, 3.0)])
+        loss.append([entry_of({**step(number, value), "time": "t"}, attempt, 3.0)])
     curve = history.curve(run)
     assert curve.steps.tolist() == [1, 2, 3] and curve.loss.tolist() == [3.0, 2.75, 2.5]
     assert curve.ema.tolist() == [3.0, 0.99 * 3.0 + (1 - 0.99) * 2.75, 0.99 * 3.0 + (1 - 0.99) * 2.5]
-    loss.append([history.entry_of({**step(4, None), "time": "t"}, 1, None)])
+    loss.append([entry_of({**step(4, None), "time": "t"}, 1, None)])
     curve = history.curve(run)
     assert math.isnan(curve.loss[-1]) and math.isnan(curve.ema[-1])
 
@@ -119,5 +120,5 @@ def test_an_envelope_leaves_no_extreme_out(values: list[float | None], columns: 
 def test_smoothing_is_written_so_that_json_gives_it_back() -> None:
     ema = None
     for number in range(1, 200):
-        ema = history.smooth(ema, math.sin(number) + 3)
+        ema = smooth(ema, math.sin(number) + 3)
         assert json.loads(json.dumps(ema)) == ema

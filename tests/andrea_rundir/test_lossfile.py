@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, latest, read
+from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, latest, read, read_back
 
 
 def entry(step: int, attempt: int = 1, **changes: Any) -> Entry:
@@ -97,6 +97,17 @@ def test_history_may_begin_late_and_be_gone_back_on(path: Path) -> None:
     for file in (loss, LossFile(path)):
         assert [step for step in range(4980, 5010) if file.at(step)] == [4990, 5001, 5003]
         assert file.last_step == 5003
+
+
+def test_reading_back_begins_with_the_newest(path: Path) -> None:
+    assert list(read_back(path)) == []
+    loss = LossFile(path)
+    assert list(read_back(path)) == []
+    loss.append([entry(step) for step in range(1, 2001)])
+    assert next(read_back(path))["step"] == 2000
+    assert list(read_back(path)) == list(read(path))[::-1]
+    path.write_bytes(path.read_bytes().rstrip()[:-20])  # torn
+    assert next(read_back(path))["step"] == 1999
 
 
 def test_nan_is_refused(path: Path) -> None:

@@ -1,0 +1,159 @@
+"""What `andrea plot` draws: a run's history thinned to what a picture can show, and the drawing of it.
+
+Thinning keeps the least and the greatest value of every column, so that no spike is lost. Writes no file. Imports
+numpy, and matplotlib while it draws.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from andrea_rundir import events, history
+from andrea_rundir.history import Floats, Integers
+from andrea_rundir.names import RunDir, checkpoint_step
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLUMNS = 1000
+"""Columns of the picture: about one a pixel."""
+WIDEST = 26
+MARKS = {"pivots": ("C3", "--"), "restarts": ("0.6", ":"), "origin": ("C2", "-")}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """All that is drawn. Arrays are `[columns]` but for the looks, which are `[looks]`."""
+
+    name: str
+    count: int
+    """Steps on record."""
+    last: int
+    steps: Integers
+    """First step of each column."""
+    loss: tuple[Floats, Floats]
+    """Least and greatest of each column, nats a token."""
+    ema: tuple[Floats, Floats]
+    lr: Floats
+    shares: dict[str, Floats]
+    """Part of the sequences that were an arm's, by arm."""
+    probes: tuple[Integers, dict[str, Floats]]
+    """Steps, and held-out bits a byte by arm; the prior-weighted mean as ""."""
+    audits: tuple[Integers, Floats]
+    """Steps, and scores: 100 is no sample that runs in circles."""
+    marks: dict[str, list[int]]
+    """Steps of checkpoints, of those kept for ever, pivots, restarts, and the origin of a fork."""
+
+
+def gather(run: RunDir, columns: int = COLUMNS) -> Picture:
+    """Read the history; a Picture of no steps when there is none."""
+    curve = history.curve(run)
+    steps, *loss = history.envelope(curve.steps, curve.loss, columns)
+    ema = history.envelope(curve.steps, curve.ema, columns)[1:]
+    pulls = curve.pulls(columns)
+    total = np.maximum(1, sum(pulls.values(), start=np.zeros(len(steps), dtype=np.int64)))
+    return Picture(
+        name=run.root.name,
+        count=len(curve.steps),
+        last=int(curve.steps[-1]) if len(steps) else 0,
+        steps=steps,
+        loss=(loss[0], loss[1]),
+        ema=ema,
+        lr=history.envelope(curve.steps, curve.lr, columns)[2],
+        shares={arm: count / total for arm, count in pulls.items()},
+        probes=_probes(history.of_kind(run, "probe")),
+        audits=_audits(history.of_kind(run, "audit")),
+        marks={**_checkpoints(run), "pivots": list(curve.pivots), **_starts(run)},
+    )
+
+
+def _probes(found: Sequence[events.Event]) -> tuple[Integers, dict[str, Floats]]:
+    names = sorted({arm for event in found for arm in event["arms"]})
+    bits = {arm: _floats([event["arms"].get(arm) for event in found]) for arm in names}
+    return _integers([event["step"] for event in found]), {"": _floats([event["mean"] for event in found]), **bits}
+
+
+def _audits(found: Sequence[events.Event]) -> tuple[Integers, Floats]:
+    return _integers([event["step"] for event in found]), _floats([event["score"] for event in found])
+
+
+def _integers(values: list[int]) -> Integers:
+    return np.array(values, dtype=np.int64)
+
+
+def _floats(values: list[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _checkpoints(run: RunDir) -> dict[str, list[int]]:
+    kept = run.kept.iterdir() if run.kept.is_dir() else ()
+    archived = run.archive.glob("step_*/step_*.bin")
+    steps = {checkpoint_step(path.name) for path in (*kept, *archived)}
+    return {"checkpoints": list(run.checkpoints()), "kept": sorted(step for step in steps if step is not None)}
+
+
+def _starts(run: RunDir) -> dict[str, list[int]]:
+    """Where a restart went on, and the step that the run was forked from or began with."""
+    starts = [event["step"] for _, event in events.heads(run.events) if event["event"] == "start"]
+    lineage: dict[str, Any] = json.loads(run.lineage.read_bytes()) if run.lineage.exists() else {}
+    return {"restarts": starts[1:], "origin": [lineage["step"]] if lineage else []}
+
+
+def draw(picture: Picture, kind: str) -> bytes:
+    """The file's bytes; `kind` is png or svg."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11, 10), dpi=100)
+    loss, shares, probes, audits, lr = figure.subplots(5, 1, sharex=True, height_ratios=(4, 2, 2, 1, 1))
+    figure.subplots_adjust(left=0.09, right=0.82, top=0.96, bottom=0.06, hspace=0.12)
+    _draw_loss(loss, picture)
+    if picture.shares:
+        shares.stackplot(picture.steps, *picture.shares.values(), labels=list(map(_label, picture.shares)), step="post")
+    shares.set(ylabel="share of pulls", ylim=(0, 1))
+    for arm, bits in picture.probes[1].items():
+        probes.plot(picture.probes[0], bits, lw=1 if arm else 2, alpha=0.6 if arm else 1, label=_label(arm) or "mean")
+    probes.set_ylabel("held-out bits/byte")
+    audits.plot(*picture.audits, drawstyle="steps-post")
+    audits.set(ylabel="samples' score", ylim=(-5, 105))
+    lr.plot(picture.steps, picture.lr)
+    lr.set(ylabel="learning rate", xlabel="step")
+    for axes in (loss, shares, probes):
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="upper left", bbox_to_anchor=(1, 1), fontsize="small", frameon=False)
+    for axes in (loss, shares, probes, audits, lr):
+        for name, (color, style) in MARKS.items():
+            for step in picture.marks[name]:
+                axes.axvline(step, color=color, ls=style, lw=0.8)
+    figure.align_ylabels()
+    file = BytesIO()
+    figure.savefig(file, format=kind)
+    return file.getvalue()
+
+
+def _label(arm: str) -> str:
+    """An arm's name as it fits beside the panels; matplotlib would hide one that begins with an underscore."""
+    return (" " if arm.startswith("_") else "") + (arm if len(arm) <= WIDEST else arm[: WIDEST - 1] + "\u2026")
+
+
+def _draw_loss(axes: Axes, picture: Picture) -> None:
+    for label, (low, high), style in (
+        ("loss", picture.loss, {"lw": 0.6, "alpha": 0.35}),
+        ("smoothed", picture.ema, {"lw": 1.5}),
+    ):
+        # From the least to the greatest of each column and on to the next: the line touches every extreme.
+        both = np.stack([low, high], axis=1).ravel()
+        axes.plot(np.repeat(picture.steps, 2), both, color="C0", label=label, **style)  # type: ignore[arg-type]
+    floor = axes.get_ylim()[0]
+    for name, size in (("checkpoints", 4), ("kept", 9)):
+        steps = picture.marks[name]
+        axes.plot(steps, [floor] * len(steps), "|", color="0.2", ms=size, clip_on=False, label=name)
+    for name, (color, ls) in MARKS.items():
+        if picture.marks[name]:
+            axes.plot([], [], color=color, ls=ls, lw=0.8, label=name)
+    axes.set(title=picture.name, ylabel="loss, nats/token", ylim=(floor, None))
