@@ -103,8 +103,11 @@ def by_command(make: Make, wish: Path) -> tuple[RunDir, dict[str, Any], str, byt
     return run, done.json, done.err, old
 
 
-def test_by_command_as_the_command_says_it(by_command: tuple[RunDir, dict[str, Any], str, bytes]) -> None:
+def test_by_command_as_the_command_says_it(
+    by_command: tuple[RunDir, dict[str, Any], str, bytes], andrea: Andrea
+) -> None:
     run, said, err, _ = by_command
+    assert andrea("verify", run.root).code == 0
     (new,) = {entry["policy"] for entry in read(run.loss) if entry["step"] > BOUNDARY}
     assert (said["state"], said["step"], said["policy"]) == ("in force", BOUNDARY, new)
     assert new.startswith(f"{BOUNDARY}-") and said["archive"] == str(run.archived(BOUNDARY))
