@@ -48,7 +48,7 @@ def key(tables: Mapping[str, Any], section: str, name: str) -> Any:
 
 @dataclass
 class Recent:
-    """The newest events of each kind that is shown, newest first, back to the last start."""
+    """The newest events of each kind that is shown, newest first."""
 
     position: Event | None = None
     """The newest step event, or the start event when no step followed it."""
@@ -66,20 +66,25 @@ class Recent:
 
 
 def recent(run: RunDir, most: int = LOOK_BACK) -> Recent:
-    """Read the tail of the events, `most` of them."""
-    found = Recent()
+    """Read the tail of the events, `most` of them: steps and warnings since the newest start, and the newest looks at
+    the model, older ones too if they are of steps that it went on from."""
+    found, resumed = Recent(), None
     for event in islice(events.read_back(run.events), most):
-        kind = event.get("event")
+        kind, step = event.get("event"), event.get("step")
         if kind in ("step", "start") and found.position is None:
             found.position = event
-        if kind == "step" and len(found.steps) < RECENT_STEPS:
+        if kind in ("audit", "probe", "snapshot"):
+            if getattr(found, kind) is None and (resumed is None or (isinstance(step, int) and step <= resumed)):
+                setattr(found, kind, event)
+        elif resumed is not None:
+            if found.audit and found.probe and found.snapshot:
+                break
+        elif kind == "step" and len(found.steps) < RECENT_STEPS:
             found.steps.append(event)
         elif kind == "warning":
             found.warnings.append(event)
-        elif kind in ("audit", "probe", "snapshot") and getattr(found, kind) is None:
-            setattr(found, kind, event)
         elif kind == "start":
-            break
+            resumed = step if isinstance(step, int) else 0
     return found
 
 

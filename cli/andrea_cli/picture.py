@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 COLUMNS = 1000
 """Columns of the picture: about one a pixel."""
+FEWEST = 20
+"""Steps whose pulls make up a share: in one step an arm has all or nothing."""
 WIDEST = 26
 MARKS = {"pivots": ("C3", "--"), "restarts": ("0.6", ":"), "origin": ("C2", "-")}
 
@@ -41,8 +43,8 @@ class Picture:
     """Least and greatest of each column, nats a token."""
     ema: tuple[Floats, Floats]
     lr: Floats
-    shares: dict[str, Floats]
-    """Part of the sequences that were an arm's, by arm."""
+    shares: tuple[Integers, dict[str, Floats]]
+    """First steps of wider columns, and the part of their sequences that were an arm's, by arm."""
     probes: tuple[Integers, dict[str, Floats]]
     """Steps, and held-out bits a byte by arm; the prior-weighted mean as ""."""
     audits: tuple[Integers, Floats]
@@ -56,8 +58,6 @@ def gather(run: RunDir, columns: int = COLUMNS) -> Picture:
     curve = history.curve(run)
     steps, *loss = history.envelope(curve.steps, curve.loss, columns)
     ema = history.envelope(curve.steps, curve.ema, columns)[1:]
-    pulls = curve.pulls(columns)
-    total = np.maximum(1, sum(pulls.values(), start=np.zeros(len(steps), dtype=np.int64)))
     return Picture(
         name=run.root.name,
         count=len(curve.steps),
@@ -66,11 +66,18 @@ def gather(run: RunDir, columns: int = COLUMNS) -> Picture:
         loss=(loss[0], loss[1]),
         ema=ema,
         lr=history.envelope(curve.steps, curve.lr, columns)[2],
-        shares={arm: count / total for arm, count in pulls.items()},
+        shares=_shares(curve, max(1, min(columns // 5, len(curve.steps) // FEWEST))),
         probes=_probes(history.of_kind(run, "probe")),
         audits=_audits(history.of_kind(run, "audit")),
         marks={**_checkpoints(run), "pivots": list(curve.pivots), **_starts(run)},
     )
+
+
+def _shares(curve: history.Curve, columns: int) -> tuple[Integers, dict[str, Floats]]:
+    pulls = curve.pulls(columns)
+    total = np.maximum(1, sum(pulls.values()))
+    steps = history.envelope(curve.steps, curve.lr, columns)[0]
+    return steps, {arm: count / total for arm, count in pulls.items()}
 
 
 def _probes(found: Sequence[events.Event]) -> tuple[Integers, dict[str, Floats]]:
@@ -110,17 +117,19 @@ def draw(picture: Picture, kind: str) -> bytes:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 10), dpi=100)
-    loss, shares, probes, audits, lr = figure.subplots(5, 1, sharex=True, height_ratios=(4, 2, 2, 1, 1))
+    loss, shares, probes, audits, lr = figure.subplots(5, 1, sharex=True, height_ratios=(4, 2, 2, 1.2, 1.2))
     figure.subplots_adjust(left=0.09, right=0.82, top=0.96, bottom=0.06, hspace=0.12)
     _draw_loss(loss, picture)
-    if picture.shares:
-        shares.stackplot(picture.steps, *picture.shares.values(), labels=list(map(_label, picture.shares)), step="post")
+    if arms := picture.shares[1]:
+        ends = [*picture.shares[0].tolist(), picture.last]
+        parts = [np.append(share, share[-1]) for share in arms.values()]
+        shares.stackplot(ends, *parts, labels=list(map(_label, arms)), step="post")
     shares.set(ylabel="share of pulls", ylim=(0, 1))
     for arm, bits in picture.probes[1].items():
         probes.plot(picture.probes[0], bits, lw=1 if arm else 2, alpha=0.6 if arm else 1, label=_label(arm) or "mean")
     probes.set_ylabel("held-out bits/byte")
     audits.plot(*picture.audits, drawstyle="steps-post")
-    audits.set(ylabel="samples' score", ylim=(-5, 105))
+    audits.set(ylabel="sample score", ylim=(-5, 105))
     lr.plot(picture.steps, picture.lr)
     lr.set(ylabel="learning rate", xlabel="step")
     for axes in (loss, shares, probes):
@@ -131,6 +140,8 @@ def draw(picture: Picture, kind: str) -> bytes:
             for step in picture.marks[name]:
                 axes.axvline(step, color=color, ls=style, lw=0.8)
     figure.align_ylabels()
+    for axes in figure.axes:
+        axes.yaxis.label.set_fontsize("small")
     file = BytesIO()
     figure.savefig(file, format=kind)
     return file.getvalue()

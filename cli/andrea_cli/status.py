@@ -132,7 +132,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         say("held out", f"{probe['mean']:.3f} bits/byte at step {probe['step']:,}")
     if (audit := found["audit"]) is not None:
         alarm = ", ALARM: its samples run in circles" if audit["alarm"] else ""
-        say("samples", f"score {audit['score']} at step {audit['step']:,}{alarm}")
+        say("samples", f"score {audit['score']:.1f} at step {audit['step']:,}{alarm}")
     if found["restarts"]:
         say("restarts", _restarts_line(found))
     if found["pivot"] is not None:

@@ -49,9 +49,9 @@ def check(run: RunDir) -> Section:
         says.append(f"equal to what {seen:,} events tell")
     section.say(", ".join(says))
     if rows.unheard:
-        section.notes.append(f"{rows.unheard:,} entries have no event any more (a power cut takes the newest)")
+        section.notes.append(f"entries whose event is gone, as after a power cut: {rows.unheard:,}")
     if rows.waiting:
-        section.notes.append(f"{rows.waiting:,} newer steps wait in events/ for andrea-proxy")
+        section.notes.append(f"steps in events/ that andrea-proxy has not recorded yet: {rows.waiting:,}")
     return section
 
 

@@ -67,8 +67,9 @@ def test_a_long_history_with_every_extreme_in_it(made_up: RunDir) -> None:
     for found, expected in zip(picture.ema, (emas.min(axis=1), emas.max(axis=1)), strict=True):
         np.testing.assert_array_equal(np.delete(found, later), np.delete(expected, later))
     assert picture.lr[-1] == 1.0
-    assert picture.shares.keys() == {"a", "b_2"}
-    np.testing.assert_array_equal(picture.shares["b_2"], np.full(COLUMNS, 3 / 8))
+    starts, shares = picture.shares
+    assert starts.tolist() == list(range(1, LONG + 1, 1000)) and shares.keys() == {"a", "b_2"}
+    np.testing.assert_array_equal(shares["b_2"], np.full(200, 3 / 8))
     assert picture.marks["pivots"] == [PIVOT]
 
 
@@ -87,7 +88,7 @@ def test_a_short_history_is_drawn_step_by_step(made_up: RunDir, tell: Tell) -> N
     assert picture.steps.tolist() == list(range(1, 9))
     assert picture.loss[0].tolist() == picture.loss[1].tolist() == [3.0] * 6 + [2.0] * 2
     assert picture.ema[0].tolist() == pytest.approx([3.0] * 6 + [2.99, 2.9801])
-    assert picture.shares["a"].tolist() == [1.0, 0.25] * 4
+    assert picture.shares[0].tolist() == [1] and picture.shares[1]["a"].tolist() == [5 / 8]
     assert picture.probes[0].tolist() == [0, 8] and picture.probes[1]["a"].tolist() == [8.0, 4.0]
     assert np.isnan(picture.probes[1][""][0]) and np.isnan(picture.probes[1]["b_2"]).all()
     assert [column.tolist() for column in picture.audits] == [[8], [66.7]]
@@ -102,7 +103,7 @@ def test_the_files(andrea: Andrea, made_up: RunDir, tmp_path: Path) -> None:
     assert "6 steps, to step 6" in andrea("plot", made_up.root, "--out", tmp_path / "p.svg").out
     drawing = (tmp_path / "p.svg").read_text()
     assert ElementTree.fromstring(drawing).tag.endswith("svg")
-    for text in ("loss, nats/token", "share of pulls", "held-out bits/byte", "samples' score", "learning rate", "b_2"):
+    for text in ("loss, nats/token", "share of pulls", "held-out bits/byte", "sample score", "learning rate", "b_2"):
         assert f"<!-- {text} -->" in drawing, text
 
 

@@ -78,6 +78,17 @@ def test_only_this_start_counts(andrea: Andrea, made_up: RunDir, tell: Tell) -> 
     assert "warning:    step 30: save failed: full" in andrea("status", made_up.root).out
 
 
+def test_looks_of_before_the_start_are_shown_where_they_are_of_its_history(made_up: RunDir, tell: Tell) -> None:
+    looks = [{"event": kind, "step": at} for at in (20, 30, 35) for kind in ("probe", "audit", "snapshot")]
+    tell([START, *looks, {"event": "warning", "step": 35, "what": "old", "detail": ""}])
+    tell([START | {"step": 30}])
+    found = facts.recent(made_up)
+    assert [event and event["step"] for event in (found.probe, found.audit, found.snapshot)] == [30, 30, 30]
+    assert found.warnings == [] and found.step == 30
+    tell([{"event": "audit", "step": 40}])
+    assert [event and event["step"] for event in (facts.recent(made_up).probe, facts.recent(made_up).audit)] == [30, 40]
+
+
 def test_many_warnings_are_cut(andrea: Andrea, made_up: RunDir, tell: Tell) -> None:
     tell([START, *({"event": "warning", "step": n, "what": "spike", "detail": f"no {n}"} for n in range(8))])
     out = andrea("status", made_up.root).out
