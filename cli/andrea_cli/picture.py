@@ -123,10 +123,12 @@ def draw(picture: Picture, kind: str) -> bytes:
     if arms := picture.shares[1]:
         ends = [*picture.shares[0].tolist(), picture.last]
         parts = [np.append(share, share[-1]) for share in arms.values()]
-        shares.stackplot(ends, *parts, labels=list(map(_label, arms)), step="post")
+        colors = [_color(picture, arm) for arm in arms]
+        shares.stackplot(ends, *parts, labels=list(map(_label, arms)), colors=colors, step="post")
     shares.set(ylabel="share of pulls", ylim=(0, 1))
     for arm, bits in picture.probes[1].items():
-        probes.plot(picture.probes[0], bits, lw=1 if arm else 2, alpha=0.6 if arm else 1, label=_label(arm) or "mean")
+        color, width = (_color(picture, arm), 1) if arm else ("0.2", 2)
+        probes.plot(picture.probes[0], bits, lw=width, color=color, label=_label(arm) or "mean")
     probes.set_ylabel("held-out bits/byte")
     audits.plot(*picture.audits, drawstyle="steps-post")
     audits.set(ylabel="sample score", ylim=(-5, 105))
@@ -145,6 +147,11 @@ def draw(picture: Picture, kind: str) -> bytes:
     file = BytesIO()
     figure.savefig(file, format=kind)
     return file.getvalue()
+
+
+def _color(picture: Picture, arm: str) -> str:
+    """An arm has one colour in all panels."""
+    return f"C{sorted({*picture.shares[1], *picture.probes[1]} - {''}).index(arm)}"
 
 
 def _label(arm: str) -> str:
