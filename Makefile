@@ -5,7 +5,7 @@ READY  := .venv/.ready
 RUN    ?= runs/demo
 BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
-.PHONY: help demo test check bench bench-curriculum gpu-check clean
+.PHONY: help demo test check bench bench-curriculum bench-real gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
@@ -13,6 +13,7 @@ help:
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      measurements, side by side"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
+	@echo "make bench-real the learners on real text with a small model (30 minutes; goes on where it was killed)"
 	@echo "make gpu-check  one unattended check of a CUDA machine (3 minutes)"
 	@echo "make clean      remove the virtual environment, caches and the demo run"
 
@@ -57,6 +58,10 @@ bench: $(READY)
 # The learners on synthetic learning curves: about 25 minutes of one core.
 bench-curriculum: $(READY)
 	cd benchmarks && ../$(BIN)/python -m curriculum.run
+
+# The learners on real text with a small real model: about 30 minutes of one core, results in runs/bench-real.
+bench-real: $(READY)
+	cd benchmarks && ../$(BIN)/python -m curriculum.real
 
 gpu-check: $(READY)
 	$(BIN)/python benchmarks/gpu_check.py

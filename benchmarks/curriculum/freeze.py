@@ -19,13 +19,13 @@ def slope(exponent: float, transfer: float, fade: float) -> Maker:
     """`slope` with other constants."""
     curve = type("OtherCurve", (Curve,), {"__slots__": (), "fade": fade})
     kind = type("OtherSlope", (Slope,), {"exponent": exponent, "transfer": transfer, "curve": curve})
-    return lambda env: kind()
+    return lambda windows: kind()
 
 
 def other(kind: type[Learner], *arguments: object, **constants: float) -> Maker:
     """A learner with other class constants."""
     changed = type(f"Other{kind.__name__}", (kind,), dict(constants))
-    return lambda env: changed(*arguments)
+    return lambda windows: changed(*arguments)
 
 
 CANDIDATES: dict[str, Maker] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,25 +14,26 @@ from andrea_proxy.learners.ucb1 import Ucb1
 from andrea_proxy.learners.uniform import Uniform
 from curriculum.contenders import AdoLike, Exp3S, LossLevel, PlainSlope, Proportional
 from curriculum.families import ARMS, FAMILIES, Environment, Floats, environment, noise_table, optimum
-from curriculum.simulation import NAMES, play
+from curriculum.simulation import BATCH, NAMES, Synthetic, play
 
 ENVIRONMENTS = 40
 NOISES = (0.15, 0.45)
 HORIZONS = (6_000, 20_000)
-T_QUANTILE = 2.0227
-"""97.5 % point of Student's t with 39 degrees of freedom."""
+T_QUANTILES = {5: 2.7764, 40: 2.0227}
+"""97.5 % point of Student's t by the number of pairs, one more than its degrees of freedom."""
 
-Maker = Callable[[Environment], Learner]
+Maker = Callable[[Mapping[str, float]], Learner]
+"""Makes a learner that has seen nothing, given each arm's windows."""
 
 LEARNERS: dict[str, Maker] = {
-    "slope": lambda env: Slope(),
-    "plain slope": lambda env: PlainSlope(),
-    "ado-like": lambda env: AdoLike(NAMES),
-    "ucb1": lambda env: Ucb1(1),
-    "exp3s": lambda env: Exp3S(NAMES),
-    "uniform": lambda env: Uniform(),
-    "loss-level": lambda env: LossLevel(),
-    "proportional": lambda env: Proportional(dict(zip(NAMES, env.windows.tolist(), strict=True))),
+    "slope": lambda windows: Slope(),
+    "plain slope": lambda windows: PlainSlope(),
+    "ado-like": lambda windows: AdoLike(tuple(windows)),
+    "ucb1": lambda windows: Ucb1(1),
+    "exp3s": lambda windows: Exp3S(tuple(windows)),
+    "uniform": lambda windows: Uniform(),
+    "loss-level": lambda windows: LossLevel(),
+    "proportional": Proportional,
 }
 
 
@@ -76,7 +77,9 @@ def closed(cell: Cell, maker: Maker, environments: int = ENVIRONMENTS) -> Floats
     for index in range(environments):
         known = yardstick(cell.family, index, cell.horizon)
         noise = noise_table(cell.family, index, cell.noise, known.env)
-        reached = known.env.objective(play(known.env, maker(known.env), noise, cell.horizon))
+        world = Synthetic(known.env, noise, cell.horizon // BATCH)
+        pulls = play(world, maker(world.windows), cell.horizon // BATCH)
+        reached = known.env.objective(np.array([float(pulls[name]) for name in NAMES]))
         shares.append(100.0 * (known.uniform - reached) / (known.uniform - known.best))
     return np.array(shares)
 
@@ -84,4 +87,5 @@ def closed(cell: Cell, maker: Maker, environments: int = ENVIRONMENTS) -> Floats
 def lead(ours: Floats, theirs: Floats) -> tuple[float, float]:
     """Mean paired difference and the half width of its 95 % interval."""
     difference = ours - theirs
-    return float(difference.mean()), T_QUANTILE * float(difference.std(ddof=1)) / len(difference) ** 0.5
+    half = T_QUANTILES[len(difference)] * float(difference.std(ddof=1)) / len(difference) ** 0.5
+    return float(difference.mean()), half
