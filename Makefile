@@ -13,7 +13,7 @@ help:
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      measurements, side by side"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
-	@echo "make bench-real the learners on real text with a small model (30 minutes; goes on where it was killed)"
+	@echo "make bench-real the learners on real text with a small model (20 minutes; goes on where it was killed)"
 	@echo "make gpu-check  one unattended check of a CUDA machine (3 minutes)"
 	@echo "make clean      remove the virtual environment, caches and the demo run"
 
@@ -59,7 +59,7 @@ bench: $(READY)
 bench-curriculum: $(READY)
 	cd benchmarks && ../$(BIN)/python -m curriculum.run
 
-# The learners on real text with a small real model: about 30 minutes of one core, results in runs/bench-real.
+# The learners on real text with a small real model: about 20 minutes of one core, results in runs/bench-real.
 bench-real: $(READY)
 	cd benchmarks && ../$(BIN)/python -m curriculum.real
 

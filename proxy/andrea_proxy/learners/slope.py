@@ -31,7 +31,7 @@ class Slope(Learner):
     name = "slope"
     exponent: ClassVar[float] = 3.0
     transfer: ClassVar[float] = 0.32
-    """What a pull of another arm counts, divided by the number of arms seen: 2 % at 16 arms.
+    """What a pull of another arm counts, divided by the number of arms seen: 2 % at 16 arms (docs/adr/0007).
 
     A part that did not shrink with the number of arms would come to outweigh an arm's own pulls; the fit then sees
     progress per step instead of per pull, and what is pulled most looks best for ever.
