@@ -19,6 +19,8 @@ from andrea_service.errors import boundary
 
 VERBS = {
     "init": "make a run directory",
+    "fork": "make a run that goes on from a checkpoint of another",
+    "compare": "compare two branches of a run since they parted",
     "prepare": "make the token shards that a run's policy asks for",
     "check": "try a run before it starts: speed, time, memory, disk, epochs",
     "status": "say what a run does now",
