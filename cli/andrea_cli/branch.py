@@ -10,17 +10,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from andrea_cli.source import copy
-from andrea_corpus.ledger import fingerprints, record
-from andrea_corpus.rounds import Standing, lay_out, pulled
+from andrea_corpus.ledger import record
+from andrea_corpus.rounds import Regime, Standing, lay_out, pulled
 from andrea_proxy.policies import Policies
-from andrea_rundir import lossfile, planfile, policy
+from andrea_rundir import lossfile, planfile, policy, tomlfile
 from andrea_rundir.config import RunConfig
 from andrea_rundir.excerpt import Origins, excerpt
-from andrea_rundir.faults import BadConfig, Refused
+from andrea_rundir.faults import Refused
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import round_of, round_steps
 from andrea_rundir.planfile import Line, PlanFile
@@ -50,75 +49,53 @@ def link_shards(parent: RunDir, branch: RunDir) -> None:
         publish(branch.data / path.name, content)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A policy in force: id, text, fingerprint of each arm. `id` is None where no step was trained under it."""
-
-    id: str | None
-    text: str
-    arms: Mapping[str, str]
-
-
-def in_force(parent: RunDir, history: Origins) -> Recipe:
-    """The policy that the step of the checkpoint was trained under; before the first step, the one it begins with."""
-    known = {line.plan.policy: (line.policy_text or "", line.plan.arms) for line in planfile.first_lines(parent.plan)}
+def policies_of(run: RunDir, settings: RunConfig, history: Origins) -> Policies:
+    """All policies that the history of a run speaks of."""
+    found = Policies(run, context=settings.shape.context, round_steps=settings.round_steps)
     for name, begun in history.policies.items():
-        known.setdefault(name, (begun["text"], begun["arms"]))
+        found.learn(name, begun["text"], begun["arms"])
+    return found
+
+
+def in_force(parent: RunDir, settings: RunConfig, history: Origins) -> Regime:
+    """The policy that the step of the checkpoint was trained under; before the first step, the one it begins with."""
+    known = policies_of(parent, settings, history)
     if history.last:
-        name = next(reversed(history.last))
-        if name not in known:
-            raise BadConfig(
-                f"the policy {name}, in force at this checkpoint, is nowhere to be found",
-                where=str(parent.plan),
-                expected="the first line of that policy",
-                todo="bring plan.jsonl back from a copy",
-            )
-        return Recipe(name, *known[name])
-    if known:
-        return Recipe(None, *next(iter(known.values())))
-    rules = policy.load(parent.policy_toml)
-    return Recipe(None, parent.policy_toml.read_text(encoding="utf-8"), fingerprints(parent, rules))
+        return known.of(next(reversed(history.last)))
+    first = [line.plan.policy for line in planfile.first_lines(parent.plan)] or list(history.policies)
+    if first:
+        return known.of(first[0])
+    return known.prepared(tomlfile.read(parent.policy_toml), str(parent.policy_toml), 0)
 
 
-def write_policy(branch: RunDir, root: Path, recipe: Recipe) -> None:
-    """Make it the branch's own; `root` is where the branch will be: relative sources start there."""
-    publish(branch.policy_toml, recipe.text.encode())
-    rules = policy.parse(recipe.text, str(branch.policy_toml), root)
-    record(branch, rules, recipe.arms)
+def write_policy(branch: RunDir, root: Path, text: str, arms: Mapping[str, str]) -> None:
+    """Give it a policy and its shards; `root` is where the branch will be: relative sources start there."""
+    publish(branch.policy_toml, text.encode())
+    record(branch, policy.parse(text, str(branch.policy_toml), root), arms)
 
 
-def begin_policy(branch: RunDir, settings: RunConfig, history: Origins, old: Recipe, text: str) -> str:
-    """Lay out the first round of another policy, in force from the next step on, as a pivot does; its id.
+def begin_policy(branch: RunDir, settings: RunConfig, history: Origins, text: str) -> Regime:
+    """Lay out the first round of another policy, in force from the next step on, as a pivot does.
 
     Cursors run on by fingerprint, those of dropped arms included; the first two rounds follow the priors.
     """
-    step, size = history.step, settings.round_steps
     if history.snapshot is None:
-        raise Refused(
-            "no events speak of this checkpoint: where its sources stand is not known", where=str(branch.root)
-        )
-    policies = Policies(branch, context=settings.shape.context, round_steps=size)
-    for name, begun in history.policies.items():
-        policies.learn(name, begun["text"], begun["arms"])
-    lifetime: dict[str, int] = {}
+        what = "no events speak of this checkpoint: where its sources stand is not known"
+        raise Refused(what, where=str(branch.checkpoint(history.step)), todo="fork without --policy, then andrea pivot")
+    known, lifetime = policies_of(branch, settings, history), dict[str, int]()
     for name, event in history.last.items():
-        lifetime |= pulled(policies.of(name).arms, event["cursors"])
-    here = Standing(step, old.id or "", old.arms, history.snapshot["cursors"], history.snapshot["credits"])
-    regime = policies.prepared(text, "--policy", step)
-    number = round_of(step + 1, size)
-    laid = lay_out(
-        regime,
-        here.fresh(regime, lifetime),
-        number,
-        round_steps(number, size)[1],
-        batch_size=settings.optimizer.batch_size,
-    )
+        lifetime |= pulled(known.of(name).arms, event["cursors"])
+    old, new = known.of(next(reversed(history.last))), known.prepared(text, "--policy", history.step)
+    here = Standing(history.step, old.id, old.arms, history.snapshot["cursors"], history.snapshot["credits"])
+    number = round_of(history.step + 1, settings.round_steps)
+    last, batch_size = round_steps(number, settings.round_steps)[1], settings.optimizer.batch_size
+    laid = lay_out(new, here.fresh(new, lifetime), number, last, batch_size=batch_size)
     if laid is None:
         raise Refused("all arms of this policy are used up at this step", where="--policy")
     plan = PlanFile(branch.plan)
     plan.append([Line(laid.plan, scaled=laid.scaled, policy_text=text)])
     plan.close()
-    return regime.id
+    return new
 
 
 def _link(path: Path, target: Path) -> None:

@@ -57,9 +57,9 @@ def run(args: Namespace) -> int:
     with opened(wish.parent, args.step) as source:
         if args.dry_run:
             found = verified(source, source.path, wish.before.shape.n_params)
-            begun = branch.in_force(wish.parent, found.history).id
-            if begun is not None and wish.rules is not None:
-                begun = policy.policy_id(policy.dump(wish.rules), args.step)
+            begun = branch.in_force(wish.parent, wish.before, found.history).id
+            if wish.rules is not None:
+                begun = policy.policy_id(policy.dump(wish.rules), args.step if found.history.last else 0)
         else:
             try:
                 with building(wish.root) as scratch:
@@ -94,7 +94,7 @@ def _wish(args: Namespace) -> _Wish:
     return _Wish(parent, before, root, settings, rules)
 
 
-def _fill(new: RunDir, source: Source, wish: _Wish) -> tuple[Verified, str | None]:
+def _fill(new: RunDir, source: Source, wish: _Wish) -> tuple[Verified, str]:
     """Write everything into the directory that will be renamed; the checkpoint, and the policy from there on."""
     found = copied(source, new, wish.before.shape.n_params)
     publish(new.run_toml, config.dump(wish.settings).encode())
@@ -117,11 +117,11 @@ def _fill(new: RunDir, source: Source, wish: _Wish) -> tuple[Verified, str | Non
     return found, begun
 
 
-def _feed(new: RunDir, wish: _Wish, found: Verified) -> str | None:
+def _feed(new: RunDir, wish: _Wish, found: Verified) -> str:
     """Give it its policy, and to another one than before its first round; the id in force from the next step on."""
-    old = branch.in_force(wish.parent, found.history)
     if wish.rules is None:
-        branch.write_policy(new, wish.root, old)
+        old = branch.in_force(wish.parent, wish.before, found.history)
+        branch.write_policy(new, wish.root, old.text, old.arms)
         return old.id
     text = policy.dump(wish.rules)
     try:
@@ -129,8 +129,10 @@ def _feed(new: RunDir, wish: _Wish, found: Verified) -> str | None:
     except BadConfig:
         prepare(new, wish.settings, wish.rules)
         arms = fingerprints(new, wish.rules)
-    branch.write_policy(new, wish.root, branch.Recipe(None, text, arms))
-    return None if old.id is None else branch.begin_policy(new, wish.settings, found.history, old, text)
+    branch.write_policy(new, wish.root, text, arms)
+    if not found.history.last:  # no step was taken under another one
+        return policy.policy_id(text, 0)
+    return branch.begin_policy(new, wish.settings, found.history, text).id
 
 
 def _changed(wish: _Wish) -> dict[str, list[Any]]:
@@ -154,7 +156,7 @@ def _notes(wish: _Wish, found: Verified) -> list[str]:
     return notes
 
 
-def _facts(wish: _Wish, source: Source, found: Verified, begun: str | None) -> dict[str, Any]:
+def _facts(wish: _Wish, source: Source, found: Verified, begun: str) -> dict[str, Any]:
     return {
         "run": str(wish.root),
         "id": wish.settings.run.id,
@@ -179,9 +181,9 @@ def _lines(wish: _Wish, shown: dict[str, Any]) -> list[str]:
         f"checkpoint  {shown['checkpoint']}, {output.size(shown['bytes'])}, verified",
     ]
     if wish.rules is not None:
-        lines.append(f"policy      another one, from step {step + 1:,} on")
+        lines.append(f"policy      {shown['policy']}, from step {step + 1:,} on")
     else:
-        lines.append(f"policy      {shown['policy'] or 'the first one'}, as at step {step:,}")
+        lines.append(f"policy      {shown['policy']}, as at step {step:,}")
     lines += [f"changed     {name}: {old} -> {new}" for name, (old, new) in shown["changed"].items()]
     lines += [f"note        {note}" for note in shown["notes"]]
     if not shown["dry_run"]:
