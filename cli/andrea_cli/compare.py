@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_cli import facts, lineage, output
-from andrea_cli.branches import Branch, Point, aligned, arms, branch
+from andrea_cli.alignment import Branch, Point, aligned, arms, branch
 from andrea_cli.verdict import LEAST, Verdict, judge
 from andrea_rundir import config
 from andrea_rundir.faults import EXIT_OK, Refused, Usage

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from andrea_cli.branches import Branch, Point
+from andrea_cli.alignment import Branch, Point
 from andrea_rundir.history import envelope
 
 if TYPE_CHECKING:
