@@ -1,12 +1,13 @@
 """Which of two branches is better on held-out text, and how sure that is: an interval for a mean paired difference.
 
-The statistic: d is the difference of the two branches at each probe that both have. Its mean gets Student's t interval
-(95 %), with the number of probes n made smaller because neighbouring ones are alike: n (1 - r) / (1 + r), r being the
-correlation of one probe with the next (Bayley and Hammersley, J. R. Stat. Soc. Suppl. 8, 1946, for a first-order
-autoregression). A short series tells r too low by about (1 + 4 r) / n (Kendall, Biometrika 41, 1954), which is put
-right first. Measured on made-up series of 6 to 50 probes: the interval holds the true mean in 96 % of them for r = 0,
-in 92 % for 0.5, in 86 to 94 % for 0.8, in 79 to 89 % for 0.95. It speaks of these two branches, that is of one seed.
-Pure. Imports numpy.
+The statistic: d is the difference of the two branches at each of the n probes that both have. Branches move apart, so a
+straight line is fitted; the mean of d gets Student's t interval (95 %) from the scatter around that line. Neighbouring
+probes are alike, so n counts as n (1 - r) / (1 + r) only, r being the correlation of one remainder with the next
+(Bayley and Hammersley, J. R. Stat. Soc. Suppl. 8, 1946, for a first-order autoregression), and as 4 at least. A short
+series tells r too low by about (2 + 4 r) / n once a line is taken out (Shaman and Stine, J. Am. Stat. Assoc. 83, 1988);
+that is put right first. Measured on made-up series, how often the interval holds the true mean, for r = 0, 0.5 and 0.8:
+97, 88 and 66 % with 8 probes, 96, 91 and 83 % with 20, 96, 93 and 91 % with 50. It speaks of these two branches: of one
+seed. Pure. Imports numpy.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LEAST = 6
+LEAST = 8
 """Probes below which nothing is said."""
 SURE = 0.95
+_WORTH = 4.0
+"""Independent probes that any series counts as, at least."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,12 @@ def judge(differences: Sequence[float]) -> Verdict | None:
     n = len(d)
     if n < LEAST:
         return None
-    rest = d - d.mean()
+    mean, time = float(d.mean()), np.arange(n) - (n - 1) / 2
+    rest = d - mean - time * float(time @ d) / float(time @ time)
     scatter = float(rest @ rest)
-    r = (n * float(rest[1:] @ rest[:-1]) / scatter + 1) / (n - 4) if scatter > 0 else 0.0
-    effective = max(2.0, n * (1 - r) / (1 + r)) if r > 0 else float(n)
-    half = student(effective - 1) * float(np.sqrt(scatter / (n - 1) / effective))
-    mean = float(d.mean())
+    r = (n * float(rest[1:] @ rest[:-1]) / scatter + 2) / (n - 4) if scatter > 0 else 0.0
+    effective = max(_WORTH, n * (1 - r) / (1 + r)) if r > 0 else float(n)
+    half = student(effective - 2) * float(np.sqrt(scatter / (n - 2) / effective))
     return Verdict(mean, mean - half, mean + half, n, effective)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_rundir.events import Event, segments
+from andrea_rundir.faults import BadConfig
 
 _LINE = re.compile(rb'\{"event":"([a-z]+)","time":"([^"]*)",(?:"step":(\d+),)?')
 _POLICY = re.compile(rb'"policy":"([^"]+)"')
@@ -59,10 +60,10 @@ class Origins:
 
 
 def origins(folder: Path, step: int, digest: str) -> Origins:
-    """Find the history of the checkpoint of `step` whose file has that SHA-256 (hex)."""
+    """Find the history of the checkpoint of `step` whose file has that SHA-256 (hex); BadConfig for a spoilt event."""
     found, makings = Origins(step), list[_Making]()
     for process, kind, line in _lines(folder, (b"snapshot", b"checkpoint")):
-        event = json.loads(line)
+        event = _event(line)
         if event["step"] != step:
             continue
         if kind == b"snapshot":
@@ -99,7 +100,7 @@ def _gather(folder: Path, found: Origins) -> None:
     for _, process, kind, step, line in _scan(folder):
         owned = found.owns(process, step)
         if kind == b"start" and owned:
-            found.start = json.loads(line)
+            found.start = _event(line)
             if policy := found.start.get("policy"):
                 found.policies.setdefault(policy["id"], policy)
         elif kind == b"step" and owned and (match := _POLICY.search(line)):
@@ -108,8 +109,8 @@ def _gather(folder: Path, found: Origins) -> None:
                 steps.pop(policy_id, None)
             steps[policy_id] = line
         elif kind == b"step" and not owned and step is not None and step <= found.step:
-            found.void.add((step, json.loads(line)["time"]))
-    found.last = {policy_id: json.loads(line) for policy_id, line in steps.items()}
+            found.void.add((step, _event(line)["time"]))
+    found.last = {policy_id: _event(line) for policy_id, line in steps.items()}
 
 
 def _lines(folder: Path, kinds: tuple[bytes, ...]) -> Iterator[tuple[int, bytes, bytes]]:
@@ -125,8 +126,16 @@ def _scan(folder: Path) -> Iterator[tuple[Path, int, bytes, int | None, bytes]]:
                 match = _LINE.match(line)
                 if match is None or not line.endswith(b"}\n"):
                     continue
-                step = int(match[3]) if match[3] is not None else None
-                if match[1] == b"fallback":
-                    step = json.loads(line)["first"]
+                step = None if match[3] is None else int(match[3])
+                if step is None:
+                    step = _event(line).get("first" if match[1] == b"fallback" else "step")
                 process += match[1] == b"start"
                 yield path, process, match[1], step, line
+
+
+def _event(line: bytes) -> Event:
+    try:
+        return dict(json.loads(line))
+    except ValueError as error:
+        text = line[:80].decode(errors="replace")
+        raise BadConfig("an event cannot be read", found=f"{text}...", expected=f"JSON: {error}") from None

@@ -67,14 +67,14 @@ def fork(run: RunDir, parent: RunDir, step: int = FORK, **more: object) -> RunDi
 
 def test_branches_are_aligned_and_judged(make: Make, andrea: Andrea) -> None:
     parent = make("p", 300)
-    branch = fork(make("q", 240, lambda step, arm: 2.0 - 0.04 * (step > FORK) + 1e-4 * (step % 40)), parent)
+    branch = fork(make("q", 280, lambda step, arm: 2.0 - 0.04 * (step > FORK) + 1e-4 * (step % 40)), parent)
     done = andrea("compare", parent.root, branch.root, "--json").json
     assert (done["parted"]["name"], done["parted"]["step"]) == ("p", FORK)
-    assert [b["steps"] for b in done["branches"]] == [200, 140]
-    assert [point["since"] for point in done["points"]] == [20, 40, 60, 80, 100, 120, 140]
+    assert [b["steps"] for b in done["branches"]] == [200, 180]
+    assert [point["since"] for point in done["points"]] == list(range(20, 181, 20))
     assert done["points"][0]["held_out"] == [2.0, pytest.approx(1.96, abs=1e-9)]
     assert done["points"][0]["ema"] == [2.0, 2.0]
-    assert done["verdict"]["high"] < 0 and done["verdict"]["probes"] == 7
+    assert done["verdict"]["high"] < 0 and done["verdict"]["probes"] == 9
     assert done["sentence"].startswith("B is better") and "one seed" in done["sentence"]
     back = andrea("compare", branch.root, parent.root).out
     assert "A is better: B has +0.03" in back and "parted   at step 100 of p" in back and "one seed" in back
