@@ -86,7 +86,7 @@ def branch(run: RunDir, settings: RunConfig, fork: int) -> Branch:
 
 def _policies(run: RunDir, settings: RunConfig) -> Policies:
     known = Policies(run, context=settings.shape.context, round_steps=settings.round_steps)
-    for event in history.of_kind(run, "start"):
+    for event in history.of_kinds(run, "start"):
         if begun := event.get("policy"):
             known.learn(begun["id"], begun["text"], begun["arms"])
     return known

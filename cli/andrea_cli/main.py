@@ -19,13 +19,13 @@ from andrea_service.errors import boundary
 
 VERBS = {
     "init": "make a run directory",
-    "fork": "make a run that goes on from a checkpoint of another",
-    "compare": "compare two branches of a run since they parted",
     "prepare": "make the token shards that a run's policy asks for",
     "check": "try a run before it starts: speed, time, memory, disk, epochs",
     "status": "say what a run does now",
     "checkpoint": "ask a training run for a checkpoint and wait for it",
     "pivot": "go over to another policy at the next boundary, same weights",
+    "fork": "make a run that goes on from a checkpoint of another",
+    "compare": "compare two branches of a run since they parted",
     "stop": "stop a training run at the next step edge, saved",
     "verify": "prove that what a run has on disk is whole",
     "inspect": "verify a checkpoint file and say what is in it",

@@ -5,20 +5,28 @@ Reads only. Standard library and `andrea_rundir.names`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from andrea_rundir.names import RunDir, checkpoint_step
 
 
+def files(run: RunDir) -> Iterator[tuple[int, Path]]:
+    """Step and path of everything that has a checkpoint's name, where checkpoints lie."""
+    yield from run.checkpoints().items()
+    for folder in (run.kept, *sorted(run.archive.glob("step_*"))):
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                step = checkpoint_step(path.name)
+                if step is not None:
+                    yield step, path
+
+
 def stock(run: RunDir) -> dict[int, list[Path]]:
     """Files by step, steps ascending; of each the one that the run would go on from first."""
-    kept = sorted(run.kept.iterdir()) if run.kept.is_dir() else []
-    archived = sorted(run.archive.glob("step_*/step_*.bin"))
     found: dict[int, list[Path]] = {}
-    for path in (*run.checkpoints().values(), *kept, *archived):
-        step = checkpoint_step(path.name)
-        if step is not None and path.is_file():
+    for step, path in files(run):
+        if path.is_file():
             found.setdefault(step, []).append(path)
     return dict(sorted(found.items()))
 
