@@ -8,11 +8,8 @@ configuration, policy, a source or the checkpoint cannot be used.
 
 from __future__ import annotations
 
-import json
 import shlex
-import subprocess
 import sys
-import uuid
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,10 +19,11 @@ from andrea_cli import demo, origins, output
 from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import lines as arm_lines
 from andrea_cli.prepare import prepare
+from andrea_cli.settings import identified, name_of, pinned, replaced
 from andrea_corpus.ledger import record
 from andrea_corpus.sources import resolve_all
 from andrea_rundir import config, policy
-from andrea_rundir.faults import EXIT_DEVICE, EXIT_OK, BadConfig, NoDevice, Usage
+from andrea_rundir.faults import EXIT_OK, Usage
 from andrea_rundir.names import RunDir, locate
 from andrea_rundir.publish import publish
 
@@ -60,7 +58,7 @@ def run(args: Namespace) -> int:
     root = vacant(locate(args.run).root)
     wish = _demo(root) if args.demo else _from_files(args, root)
     origin = None if args.origin is None else origins.check(args.origin, wish.settings)
-    settings = _identified(_pinned(wish.settings))
+    settings = identified(pinned(wish.settings))
     if args.dry_run:
         sources = {} if args.demo else {arm: len(files) for arm, files in resolve_all(wish.rules.arms).items()}
         output.show(
@@ -96,49 +94,11 @@ def _from_files(args: Namespace, root: Path) -> _Wish:
     if settings.round_steps == 1:
         _warn(f"[checkpoint] every = {settings.checkpoint.every} has no divisor up to 20: each step is a round")
     if settings.tokenizer.path:
-        settings = _with(settings, "tokenizer", path=str(args.config.absolute().parent / settings.tokenizer.path))
+        path = args.config.absolute().parent / settings.tokenizer.path
+        settings = replaced(settings, {"tokenizer.path": str(path)})
     if "name" not in settings.run.model_fields_set:
-        settings = _with(settings, "run", name=_name_of(root))
+        settings = replaced(settings, {"run.name": name_of(root)})
     return _Wish(settings, rules, None)
-
-
-def _name_of(root: Path) -> str:
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "_" for c in root.name)[:100]
-
-
-def _with(settings: config.RunConfig, section: str, **values: object) -> config.RunConfig:
-    """The configuration with other values in a section, checked again."""
-    tables = settings.model_dump(exclude_none=True)
-    tables[section] |= values
-    return config.build(tables, "run.toml")
-
-
-def _pinned(settings: config.RunConfig) -> config.RunConfig:
-    """Device, precision and threads as the trainer would choose them here; asked of it, since it knows torch."""
-    wanted = settings.run
-    if wanted.device == "cpu" and wanted.precision != "auto" and wanted.threads:
-        return settings  # nothing to resolve, and torch takes seconds to load
-    options = ["--device", wanted.device, "--precision", wanted.precision, "--threads", str(wanted.threads)]
-    asked = subprocess.run(
-        [sys.executable, "-P", "-m", "andrea_train.device", *options],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if asked.returncode != 0:
-        fault = NoDevice if asked.returncode == EXIT_DEVICE else BadConfig
-        raise fault(
-            "the trainer cannot say which device it would use",
-            where=f"[run] device = {wanted.device}, precision = {wanted.precision}",
-            found=asked.stderr.strip() or f"exit code {asked.returncode}",
-        )
-    answer: dict[str, object] = json.loads(asked.stdout)
-    return _with(settings, "run", **answer)
-
-
-def _identified(settings: config.RunConfig) -> config.RunConfig:
-    return _with(settings, "run", id=uuid.uuid4().hex)
 
 
 def _fill(run: RunDir, root: Path, settings: config.RunConfig, wish: _Wish) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from andrea_cli import facts, output
+from andrea_cli.stock import nearest
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import RunDir, checkpoint_name, locate
 from andrea_rundir.publish import fsync_dir
@@ -37,7 +38,12 @@ def link(run: RunDir, step: int) -> Path:
     if not source.is_file():
         if target.is_file():
             return target
-        raise Refused(f"no checkpoint of step {step}", where=str(source), found=_at_hand(run, step), expected="a file")
+        raise Refused(
+            f"no checkpoint of step {step}",
+            where=str(source),
+            found=nearest(run.checkpoints(), step),
+            expected="a file",
+        )
     run.kept.mkdir(mode=0o750, exist_ok=True)
     try:
         os.link(source, target)
@@ -52,8 +58,3 @@ def link(run: RunDir, step: int) -> Path:
     fsync_dir(run.kept)
     fsync_dir(run.root)
     return target
-
-
-def _at_hand(run: RunDir, step: int) -> str:
-    steps = sorted(run.checkpoints(), key=lambda other: (abs(other - step), other))
-    return "the nearest are " + ", ".join(str(s) for s in sorted(steps[:3])) if steps else "no checkpoint at all"

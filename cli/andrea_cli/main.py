@@ -24,6 +24,8 @@ VERBS = {
     "status": "say what a run does now",
     "checkpoint": "ask a training run for a checkpoint and wait for it",
     "pivot": "go over to another policy at the next boundary, same weights",
+    "fork": "make a run that goes on from a checkpoint of another",
+    "compare": "compare two branches of a run since they parted",
     "stop": "stop a training run at the next step edge, saved",
     "verify": "prove that what a run has on disk is whole",
     "inspect": "verify a checkpoint file and say what is in it",

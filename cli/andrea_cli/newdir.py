@@ -1,11 +1,14 @@
 """A directory that is made whole or not at all: built under a hidden name beside its place, then renamed.
 
-Writes only beside the target. Imports `andrea_rundir`.
+What a killed process left under such a name is removed by the next one that makes a directory of that name. Writes only
+beside the target. Imports `andrea_rundir`.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -54,12 +57,16 @@ def building(target: Path, what: str = "the run directory") -> Iterator[Path]:
     before = signal.signal(signal.SIGTERM, _leave)
     scratch = target.parent / f".{target.name}.{os.getpid()}.tmp"
     made: list[Path] = []
+    lock = -1
     try:
         with _saying(target, what):
             for folder in _missing(target.parent):
                 folder.mkdir(mode=0o755)
                 made.append(folder)
+            _sweep(target)
             scratch.mkdir(mode=0o750)
+            lock = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # tells others that we live
         yield scratch
         for inside, _, _ in os.walk(scratch):
             fsync_dir(Path(inside))
@@ -74,6 +81,22 @@ def building(target: Path, what: str = "the run directory") -> Iterator[Path]:
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
+        if lock >= 0:
+            os.close(lock)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what processes that are gone have left of `target`."""
+    leftover = re.compile(rf"\.{re.escape(target.name)}\.\d+\.tmp")
+    for path in [path for path in target.parent.iterdir() if leftover.fullmatch(path.name)]:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+        except BlockingIOError:  # its maker lives
+            pass
+        finally:
+            os.close(fd)
 
 
 def _missing(folder: Path) -> list[Path]:

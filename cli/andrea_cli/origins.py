@@ -5,19 +5,17 @@ Writes `step_NNNNNN.bin`, its line in `SHA256SUMS`, and `lineage.json`, in a run
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from andrea_cli import weights
+from andrea_cli import lineage, weights
 from andrea_cli.export import verified
 from andrea_rundir import digests
 from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
-from andrea_rundir.publish import publish
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,11 @@ def bring(origin: Origin, run: RunDir) -> None:
         target.chmod(0o640)
         os.fsync(file.fileno())
     digests.record(run.sums, target.name, origin.digest)
-    lineage = {
-        "schema": 1,
-        "made_by": "init --from",
-        "file": str(origin.path),
-        "step": origin.step,
-        "n_params": origin.n_params,
-        "digest": origin.digest,
-    }
-    publish(run.lineage, (json.dumps(lineage, indent=1) + "\n").encode())
+    lineage.write(
+        run,
+        "init --from",
+        file=str(origin.path),
+        step=origin.step,
+        n_params=origin.n_params,
+        digest=origin.digest,
+    )

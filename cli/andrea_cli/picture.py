@@ -6,17 +6,18 @@ numpy, and matplotlib while it draws.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from andrea_cli import lineage
+from andrea_cli.stock import files
 from andrea_rundir import events, history
 from andrea_rundir.history import Floats, Integers
-from andrea_rundir.names import RunDir, checkpoint_step
+from andrea_rundir.names import RunDir
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,17 +100,15 @@ def _floats(values: list[float | None]) -> Floats:
 
 
 def _checkpoints(run: RunDir) -> dict[str, list[int]]:
-    kept = run.kept.iterdir() if run.kept.is_dir() else ()
-    archived = run.archive.glob("step_*/step_*.bin")
-    steps = {checkpoint_step(path.name) for path in (*kept, *archived)}
-    return {"checkpoints": list(run.checkpoints()), "kept": sorted(step for step in steps if step is not None)}
+    kept = {step for step, path in files(run) if path.parent != run.root}
+    return {"checkpoints": list(run.checkpoints()), "kept": sorted(kept)}
 
 
 def _starts(run: RunDir) -> dict[str, list[int]]:
     """Where a restart went on, and the step that the run was forked from or began with."""
     starts = [event["step"] for _, event in events.heads(run.events) if event["event"] == "start"]
-    lineage: dict[str, Any] = json.loads(run.lineage.read_bytes()) if run.lineage.exists() else {}
-    return {"restarts": starts[1:], "origin": [lineage["step"]] if lineage else []}
+    origin = lineage.read(run)
+    return {"restarts": starts[1:], "origin": [] if origin is None else [origin["step"]]}
 
 
 def draw(picture: Picture, kind: str) -> bytes:

@@ -5,15 +5,15 @@ Reads every file once, however many names it has, in bounded memory. Writes noth
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from andrea_cli import output
+from andrea_cli import lineage, output
 from andrea_cli.soundness import Section
+from andrea_cli.stock import files
 from andrea_rundir import checkpoint, digests, history
-from andrea_rundir.names import RunDir, checkpoint_step
+from andrea_rundir.names import RunDir
 
 Key = tuple[int, int, int]
 """Device, inode and time of change of a file: the same key, the same bytes."""
@@ -44,9 +44,9 @@ class Checkpoints:
     def check(self) -> Section:
         """Everything in the run directory, in `kept/` and in `archive/`."""
         section, read = Section("checkpoints"), {}
-        names = list(_files(self._run))
+        there = list(files(self._run))
         known = _known(self._run)
-        for step, path in names:
+        for step, path in there:
             try:
                 stat = path.stat()
                 key = (stat.st_dev, stat.st_ino, stat.st_mtime_ns)
@@ -122,17 +122,6 @@ class Checkpoints:
         )
 
 
-def _files(run: RunDir) -> Iterator[tuple[int, Path]]:
-    """Step and path of everything that has a checkpoint's name, where checkpoints lie."""
-    yield from run.checkpoints().items()
-    for folder in (run.kept, *sorted(run.archive.glob("step_*"))):
-        if folder.is_dir():
-            for path in sorted(folder.iterdir()):
-                step = checkpoint_step(path.name)
-                if step is not None:
-                    yield step, path
-
-
 def _inspect(path: Path) -> checkpoint.Facts | checkpoint.Invalid:
     """What is in a file, or why it cannot be read."""
     try:
@@ -153,7 +142,6 @@ def _known(run: RunDir) -> Known:
             known.begun.add(step)
         elif isinstance(digest, str):
             known.digests.setdefault(step, set()).add(digest)
-    if run.lineage.exists():
-        origin = json.loads(run.lineage.read_bytes())
+    if (origin := lineage.read(run)) is not None:
         known.digests.setdefault(origin["step"], set()).add(origin["digest"])
     return known

@@ -41,6 +41,14 @@ class Regime:
         return [arm for arm in open_ if (limit := self.limit(arm)) is None or cursors.get(arm, 0) < limit]
 
 
+def pulled(arms: Mapping[str, str], cursors: Mapping[str, int]) -> dict[str, int]:
+    """How far each fingerprint was pulled, given those of the arms and the arms' cursors."""
+    found: dict[str, int] = {}
+    for arm, fingerprint in arms.items():
+        found[fingerprint] = max(found.get(fingerprint, 0), cursors[arm])
+    return found
+
+
 @dataclass(frozen=True)
 class Standing:
     """Where a run stands after `step`: its policy's id and, of all of its arms, fingerprint, cursor and credit."""
@@ -56,11 +64,7 @@ class Standing:
 
         `lifetime` says how far the fingerprints were pulled that no arm of the old policy has.
         """
-        known = dict(lifetime)
-        own: dict[str, int] = {}
-        for arm, fingerprint in self.arms.items():
-            own[fingerprint] = max(own.get(fingerprint, 0), self.cursors[arm])
-        known |= own
+        known = {**lifetime, **pulled(self.arms, self.cursors)}
         cursors = {arm: known.get(fingerprint, 0) for arm, fingerprint in sorted(regime.arms.items())}
         return Standing(self.step, regime.id, regime.arms, cursors, dict.fromkeys(sorted(regime.arms), 0))
 
@@ -74,9 +78,7 @@ class Standing:
         if plan.policy == self.policy:
             mine = (dict(self.arms), dict(self.cursors), dict(self.credits))
             return (plan.arms, plan.cursors, plan.credits) == mine
-        known: dict[str, int] = {}
-        for arm, fingerprint in self.arms.items():
-            known[fingerprint] = max(known.get(fingerprint, 0), self.cursors[arm])
+        known = pulled(self.arms, self.cursors)
         return (
             policy_start(plan.policy) == self.step
             and not any(plan.credits.values())

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -315,3 +316,13 @@ def dump(config: RunConfig) -> str:
                 lines.append(f"{f'{key} = {tomlfile.quoted(value)}':<31} # {field.description}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) + "\n"
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What two configurations, as JSON has them, do not have in common: both values, None for none, by section.key."""
+    return {
+        f"{section}.{key}": (old, new)
+        for section in {**one, **other}
+        for key in {**one.get(section, {}), **other.get(section, {})}
+        if (old := one.get(section, {}).get(key)) != (new := other.get(section, {}).get(key))
+    }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -37,12 +37,24 @@ def encode(entry: Entry) -> bytes:
 
 def read(path: Path) -> Iterator[Entry]:
     """All whole entries in the order of the file, the superseded ones too; a torn tail is left out."""
+    return (entry for _, entry in _lines(path))
+
+
+def excerpt(path: Path, wanted: Callable[[Entry], bool]) -> bytes:
+    """A whole file of the entries in `path` that are `wanted`, each byte for byte as it stands there."""
+    lines = [line for line, entry in _lines(path) if wanted(entry)]
+    return _OPEN[:1] + b"\n" * bool(lines) + _COMMA.join(lines) + _CLOSE + b" " * GROWTH
+
+
+def _lines(path: Path) -> Iterator[tuple[bytes, Entry]]:
+    """The line of every whole entry, and what it says."""
     try:
         with path.open("rb") as file:
             for raw in file:
                 if raw.startswith(_HEAD):
+                    line = raw.rstrip(b",\n")
                     try:
-                        yield json.loads(raw.rstrip(b",\n"))
+                        yield line, json.loads(line)
                     except ValueError:
                         return
     except FileNotFoundError:

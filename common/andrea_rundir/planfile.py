@@ -201,6 +201,18 @@ def salvage(path: Path) -> Path:
     data = path.read_bytes()
     kept = aside(path)
     os.link(path, kept)
-    whole = [piece + b"\n" for piece in data.split(b"\n")[:-1] if _usable(piece) is not None]
-    publish(path, b"".join(whole))
+    publish(path, b"".join(piece for piece, _ in _whole(data)))
     return kept
+
+
+def excerpt(path: Path, step: int) -> bytes:
+    """The lines of all rounds that begin at or before a step, byte for byte; those that cannot be used are left out."""
+    data = path.read_bytes() if path.exists() else b""
+    return b"".join(piece for piece, line in _whole(data) if line.plan.first <= step)
+
+
+def _whole(data: bytes) -> Iterator[tuple[bytes, Line]]:
+    """The usable lines of a file, with what they say."""
+    for piece in data.split(b"\n")[:-1]:
+        if (line := _usable(piece)) is not None:
+            yield piece + b"\n", line

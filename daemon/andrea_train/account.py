@@ -7,13 +7,14 @@ named and set aside, never deleted. Writes, through `Outside`, `events/`; rename
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib.metadata import version
 from typing import Any
 
 import torch
 
 from andrea_rundir.checkpoint import Choice, set_aside
-from andrea_rundir.config import RunConfig
+from andrea_rundir.config import RunConfig, differences
 from andrea_train import device as devices
 from andrea_train.larder import Diet
 from andrea_train.outside import Outside
@@ -38,10 +39,16 @@ def begun(settings: RunConfig, outside: Outside, device: torch.device, step: int
     )
     if past.start is None:
         return
-    for name, value in facts.items():
-        if past.start.get(name) != value:
-            detail = f"the bits may differ: {name} was {past.start.get(name)}, is {value}"
-            outside.warn(step, "changed since the last start", detail)
+    for name, (old, new) in _changes(past.start, facts).items():
+        outside.warn(step, "changed since the last start", f"the bits may differ: {name} was {old}, is {new}")
+
+
+def _changes(before: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """What a start has otherwise than the one before it: both values, by name; keys of the configuration by theirs."""
+    changes = {name: (before.get(name), value) for name, value in facts.items() if before.get(name) != value}
+    old, new = changes.pop("config", ({}, {}))
+    names = {"run.id", "run.name"}  # a fork has its own; neither is an input of anything
+    return changes | {key: both for key, both in differences(old or {}, new).items() if key not in names}
 
 
 def chosen(outside: Outside, choice: Choice, here: Place) -> None:

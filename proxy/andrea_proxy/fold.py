@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from andrea_corpus.rounds import Regime
+from andrea_corpus.rounds import Regime, pulled
 from andrea_proxy import learners
 from andrea_proxy.learners import StepRecord
 from andrea_proxy.policies import Policies
@@ -74,10 +74,7 @@ class Fold:
 
     def _pivot(self, regime: Regime) -> None:
         """Go over to another policy: the learner starts fresh, cursors run on by fingerprint."""
-        own: dict[str, int] = {}
-        for arm, fingerprint in self.regime.arms.items():
-            own[fingerprint] = max(own.get(fingerprint, 0), self.cursors[arm])
-        self.lifetime |= own
+        self.lifetime |= pulled(self.regime.arms, self.cursors)
         gone, here = self.regime.arms.items() - regime.arms.items(), regime.arms.items()
         self.retired = [arm for arm in self.retired if (arm["arm"], arm["fingerprint"]) not in here]
         self.retired += [{"arm": arm, "fingerprint": name, "after": self.step} for arm, name in sorted(gone)]

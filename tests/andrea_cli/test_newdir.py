@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -34,6 +35,23 @@ def test_somebody_was_faster(tmp_path: Path) -> None:
         target.mkdir()
         (target / "file").write_text("theirs")
     assert (target / "file").read_text() == "theirs" and os.listdir(tmp_path) == ["new"]
+
+
+def test_what_a_killed_process_left_is_removed_and_what_a_living_one_makes_is_not(tmp_path: Path) -> None:
+    target = tmp_path / "new"
+    (tmp_path / ".new.999999999.tmp" / "deep").mkdir(parents=True)
+    (tmp_path / ".other.999999999.tmp").mkdir()
+    living = tmp_path / ".new.999999998.tmp"
+    living.mkdir()
+    lock = os.open(living, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with building(vacant(target)) as scratch:
+        assert sorted(os.listdir(tmp_path)) == sorted([living.name, ".other.999999999.tmp", scratch.name])
+        probe = os.open(scratch, os.O_RDONLY)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.close(probe)
+    os.close(lock)
 
 
 def test_a_parent_in_use_by_others_stays(tmp_path: Path) -> None:

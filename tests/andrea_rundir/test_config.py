@@ -204,6 +204,16 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert caught.value.where.endswith("byte 14") and caught.value.found == "byte 0xe9"
 
 
+def test_differences_are_named_by_section_and_key() -> None:
+    one = config.parse("", "one").model_dump(mode="json")
+    other = config.parse("[optimizer]\nlr = 1e-3\n[guard]\nspike = 'skip'\n", "other").model_dump(mode="json")
+    assert config.differences(one, other) == {"optimizer.lr": (3e-4, 1e-3), "guard.spike": ("warn", "skip")}
+    assert config.differences(one, one) == {}
+    del other["probe"], other["guard"]["spike"]
+    assert config.differences(other, one)["probe.every"] == (None, 1000)
+    assert config.differences(other, one)["guard.spike"] == (None, "warn")
+
+
 def test_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         config.parse("", "x").run.seed = 3  # type: ignore[misc]

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, latest, read, read_back
+from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, excerpt, latest, read, read_back
 
 
 def entry(step: int, attempt: int = 1, **changes: Any) -> Entry:
@@ -284,6 +284,24 @@ def test_old_bytes_never_change_through_50_kills(path: Path) -> None:
         assert [e["step"] for e in found] == list(range(1, len(found) + 1))
         before = now.rstrip(b"] \n")
     assert len(found) > 100
+
+
+def test_an_excerpt_is_a_file_of_the_same_bytes_that_goes_on(path: Path, tmp_path: Path) -> None:
+    loss, other = LossFile(path), tmp_path / "other.json"
+    loss.append([entry(1), entry(2), entry(2, 2), entry(3)])
+    path.write_bytes(path.read_bytes().replace(b'"ema":0.3333333333333333', b'"ema":0.33333333333333330'))  # as it was
+    for wanted in ([], [1], [1, 2, 2]):
+        other.write_bytes(excerpt(path, lambda e, steps=wanted: e["step"] in steps))
+        assert [e["step"] for e in json.loads(other.read_bytes())] == wanted
+        lines = other.read_bytes().rstrip(b" \n]").split(b",\n") if wanted else []
+        assert path.read_bytes().startswith(b",\n".join(lines))
+    again = LossFile(other)
+    assert again.torn is None and again.entries == 3
+    again.append([entry(3)])
+    assert [e["step"] for e in json.loads(other.read_bytes())] == [1, 2, 2, 3]
+    torn = path.read_bytes().rstrip(b" \n]")[:-20]
+    path.write_bytes(torn)
+    assert len(json.loads(excerpt(path, lambda e: True))) == 3
 
 
 def test_encoding_puts_step_and_attempt_first() -> None:

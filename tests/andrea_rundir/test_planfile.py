@@ -127,6 +127,14 @@ def test_a_damaged_file_is_set_aside_and_its_good_lines_carried_over(path: Path)
     assert line(3) in reader.poll()
 
 
+def test_an_excerpt_ends_with_the_rounds_that_begin_in_time(path: Path) -> None:
+    assert planfile.excerpt(path, 9) == b""
+    lines = [encode(made) for made in (line(0, text="x"), line(1), line(2), line(1, fallback=True), line(3))]
+    path.write_bytes(lines[0] + lines[1] + b"junk\n" + b"".join(lines[2:]) + b'{"round":4')
+    assert planfile.excerpt(path, 4) == lines[0] + lines[1] + lines[3]
+    assert planfile.excerpt(path, 5) == b"".join(lines[:4]) and planfile.excerpt(path, 99) == b"".join(lines)
+
+
 def test_what_cannot_be_written_whole_is_taken_back(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, real = PlanFile(path), os.write
     plan.append([line(0)])

@@ -173,8 +173,8 @@ def any_schedule(
     end.close()
 
 
-def quiet(run: RunDir, last: int) -> RunDir:
-    """Trainer and proxy alternate up to step `last`; nothing happens to either."""
+def quiet(run: RunDir, last: int, *, also: Callable[[int], None] = lambda step: None) -> RunDir:
+    """Trainer and proxy alternate up to step `last`; nothing happens to either but what `also` does after a step."""
     proxy = desk(run)
     proxy.turn()
 
@@ -184,6 +184,7 @@ def quiet(run: RunDir, last: int) -> RunDir:
 
     trainer = DryTrainer(run, wait)
     while trainer.step < last and trainer.train(trainer.step + 1):
+        also(trainer.step)
         proxy.turn()
     proxy.turn()
     proxy.close()
