@@ -58,21 +58,23 @@ def train(run: RunDir, signals: Signals, until: int | None) -> int:
         )
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)
-    log = journal.setup(settings.run.name)
+    log, notifier = journal.setup(settings.run.name), Notifier()
     with Lock.acquire(run.train_lock, identity.me(settings.run.id)):
         publish.sweep(run.root)
         with suppress(OSError):  # an address only: a full disk must not keep the one away that can prune
             write_pidfile(run.train_pid, os.getpid())
         events = EventLog(run.events)
         try:
-            return _train(run, settings, events, signals, until, log)
+            return _train(run, settings, events, signals, until, log, notifier)
         except Fault as fault:
             if fault.exit_code == EXIT_CONFIG:
                 sick = isinstance(fault, Halt)
                 step = fault.step if isinstance(fault, Halt) else max(run.checkpoints(), default=0)
                 events.append("halt", step=step, reason=fault.what, cause="health" if sick else "setup")
                 events.sync()
-                log.error("halted after step %d: %s", step, fault.what, extra={"event": "halt", "step": step})
+                text = f"halted after step {step}: {fault.what}"
+                notifier.status(text)
+                log.error("%s", text, extra={"event": "halt", "step": step})
             raise
         finally:
             events.close()
@@ -86,8 +88,8 @@ def _train(
     signals: Signals,
     until: int | None,
     log: logging.Logger,
+    notifier: Notifier,
 ) -> int:
-    notifier = Notifier()
     total = settings.optimizer.max_steps
     last = total if until is None else min(until, total)
     outside = Outside(signals, notifier, Heartbeat(notifier), Console(run.root, total, log, notifier), log, events)

@@ -9,8 +9,9 @@ function, and at the n - 1 calls after it (for ever if `times` is 0):
 - an errno name (EIO, ENOSPC): the function raises that OSError instead;
 - FALSE: the function returns False instead;
 - SLEEP: the function takes `seconds` longer;
-- CHILD: a child process is started first, which sleeps;
-- FLOOD: a thread is started first, which logs `lines` lines in `seconds` seconds.
+- CHILD: a child process is started first, which runs `run` (else it sleeps);
+- FLOOD: a thread is started first, which logs `lines` lines a burst, in `bursts` bursts of `seconds` seconds, with as
+  long a silence after each.
 """
 
 from __future__ import annotations
@@ -55,10 +56,11 @@ def install(spec: dict[str, Any]) -> None:
             time.sleep(spec["seconds"])
             return original(*args, **kwargs)
         if do == "CHILD":
-            subprocess.Popen(["sleep", "600"])
+            subprocess.Popen(spec.get("run", ["sleep", "600"]))
             return original(*args, **kwargs)
         if do == "FLOOD":
-            threading.Thread(target=flood, args=(spec["lines"], spec["seconds"]), daemon=True).start()
+            how = (spec["bursts"], spec["lines"], spec["seconds"])
+            threading.Thread(target=flood, args=how, daemon=True).start()
             return original(*args, **kwargs)
         number = signal.Signals[f"SIG{do}"]
         if spec.get("after"):
@@ -71,11 +73,13 @@ def install(spec: dict[str, Any]) -> None:
     setattr(owner, name, hurt)
 
 
-def flood(lines: int, seconds: float) -> None:
+def flood(bursts: int, lines: int, seconds: float) -> None:
     log, began = logging.getLogger("andrea"), time.monotonic()
-    for line in range(lines):
-        log.info("line %d of a flood", line, extra={"event": "flood", "step": line})
-        time.sleep(max(0.0, began + (line + 1) * seconds / lines - time.monotonic()))
+    for burst in range(bursts):
+        for line in range(lines):
+            log.info("a line of a flood", extra={"event": "flood", "burst": burst, "line": line, "at": time.time()})
+            time.sleep(max(0.0, began + (2 * burst + (line + 1) / lines) * seconds - time.monotonic()))
+        time.sleep(max(0.0, began + 2 * (burst + 1) * seconds - time.monotonic()))
 
 
 def main() -> int:

@@ -9,10 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from andrea_rundir.names import RunDir
+from andrea_rundir.planfile import read_back
 from harness.machine import HOME, STATE, VENV, Machine
+from harness.runs import SMALL
+from harness.twin import sidecar_diff, twin_diff
 from harness.waiting import last_step, until
 
 TRAIN, PROXY = "andrea-train", "andrea-proxy"
+CADENCE: int = SMALL["checkpoint"]["every"]
+PATIENT = {"plan_wait": 600.0}  # no round is to fall back
 _MAKE = """
 import json, pathlib, sys
 from harness import make_run
@@ -61,7 +66,8 @@ class Host:
 
     def make(self, *, use: bool = True, max_steps: int = 100_000, **changes: dict[str, Any]) -> RunDir:
         """A run that goes on for ever, unless told otherwise; `use`: the services shall work on it."""
-        wanted = json.dumps({"optimizer": {"max_steps": max_steps}, **changes})
+        optimizer = {"max_steps": max_steps, **changes.get("optimizer", {})}
+        wanted = json.dumps({**changes, "optimizer": optimizer})
         if (template := self._templates.get(wanted)) is None:
             template = STATE / f".template{len(self._templates)}"
             python = ["env", f"PYTHONPATH={HOME}/tests", VENV / "bin/python", "-c", _MAKE]
@@ -92,6 +98,15 @@ class Host:
             *also,
         )
 
+    def dawdle(self) -> None:
+        """Let the trainer's Python take a second before it runs a line of ours."""
+        self.machine.write("/srv/late/sitecustomize.py", "import time\n\ntime.sleep(1)\n")
+        self.change(f"{TRAIN}.service", "Environment=PYTHONPATH=/srv/late")
+
+    def program(self, unit: str) -> str:
+        """The name of what the unit's main process runs; empty when there is none."""
+        return self.run("cat", f"/proc/{self.machine.main_pid(unit)}/comm", check=False).stdout.strip()
+
     def start(self, unit: str = TRAIN) -> None:
         self.systemctl("start", unit)
 
@@ -103,12 +118,24 @@ class Host:
         until(f"{unit}: {self.machine.state_of(unit)}", lambda: wanted(self.machine.state_of(unit)), timeout)
         return self.machine.state_of(unit)
 
-    def whole(self, run: RunDir, step: int) -> None:
-        """Train another run up to `step` in one go, as a named one, by the template units."""
+    def differences(self, hurt: RunDir, whole: RunDir) -> list[str]:
+        """Both go on to the same step, as named runs, the one from where it was left and the other in one go: every way
+        in which files of trainer and proxy differ then."""
+        self.systemctl("stop", TRAIN, f"{PROXY}.socket", PROXY)
+        step = (self.last_step(hurt) // CADENCE + 2) * CADENCE
+        for run in (hurt, whole):
+            self.train_to(run, step)
+        return [*twin_diff(hurt, whole, step, cadence=CADENCE), *sidecar_diff(hurt, whole)]
+
+    def train_to(self, run: RunDir, step: int) -> None:
+        """Train up to `step` by the template units, until both services have written all there is to write."""
         name = run.root.name
         self.machine.write(f"/etc/andrea/{name}.conf", f"ANDREA_TRAIN_OPTIONS=--until-step {step}\n")
         self.start(f"{TRAIN}@{name}")
         self.until_state(f"{TRAIN}@{name}", lambda state: state == ("inactive", "success"))
+        planned = step + 2 * CADENCE  # the plan is two rounds ahead, and here a round is a cadence
+        until("all is planned", lambda: next(read_back(run.plan)).plan.last == planned)
+        self.systemctl("stop", f"{PROXY}@{name}.socket", f"{PROXY}@{name}")
 
     def newest(self, run: RunDir) -> int:
         return max(run.checkpoints(), default=-1)

@@ -47,6 +47,7 @@ def test_inside(host: Host, unit: str, writable: set[str]) -> None:
     found = attempts(host, unit)
     assert {name for name, done in found["writes"].items() if done} == {*writable, "tmp"}
     assert not any(found["network"].values()), found
+    assert found["namespace"] != host.run("readlink", "/proc/self/ns/net").stdout.strip()
     assert found["homes"] == []
     assert found["processes"] <= 2, found  # itself, and the other service
     assert found["user"] == "andrea"

@@ -9,6 +9,12 @@ from harness import until, wait_step
 from harness.host import TRAIN, Host
 
 CLEAN = ("inactive", "success")
+# A helper process that would tell systemd about itself, and say so if it were asked to end.
+HELPER = (
+    "NOTIFY_SOCKET=/run/systemd/notify systemd-notify --status=helper; "
+    "trap 'logger -t helper asked to end' TERM; "
+    "sleep 600 & wait"
+)
 
 
 def test_start_returns_when_it_trains(host: Host) -> None:
@@ -26,9 +32,12 @@ def test_start_returns_when_it_trains(host: Host) -> None:
 
 
 def test_usr1_to_every_process(host: Host) -> None:
-    """One new checkpoint, the run goes on, every child lives; also right after the start, and 50 in a row."""
+    """One new checkpoint, the run goes on, every child lives; also right after the start, and 50 in a row. Children
+    have no say with systemd; a stop is not for them: they are killed once the trainer has saved and gone."""
     run = host.make(checkpoint={"every": 100_000}, probe={"every": 100_000})
-    host.hurt({"at": "andrea_train.loop:Loop._step", "call": 1, "do": "CHILD", "times": 3})
+    helper = {"do": "CHILD", "run": ["sh", "-c", HELPER]}
+    host.hurt({"at": "andrea_train.loop:Loop._step", "call": 1, "times": 3, **helper})
+    since = host.machine.now()
     host.start()
     host.systemctl("kill", "-s", "USR1", TRAIN)
     until("a checkpoint", lambda: host.newest(run) > 0)
@@ -45,19 +54,29 @@ def test_usr1_to_every_process(host: Host) -> None:
     assert host.show(TRAIN, "NRestarts")["NRestarts"] == "0"
     host.stop()
     assert host.machine.state_of(TRAIN) == CLEAN
-    assert "sleep" not in processes(host)
+    assert processes(host) == []
+    assert host.machine.journal("-t", "helper", since=since) == []
+    told = [entry["MESSAGE"] for entry in host.machine.journal("-u", TRAIN, "_PID=1", since=since)]
+    assert sum("reception only permitted for main PID" in message for message in told) == 3, told
+
+
+def test_usr1_before_there_is_anybody_to_take_it(host: Host) -> None:
+    """The unit holds it back while Python starts; the run gets there in its first start."""
+    host.make()
+    host.dawdle()
+    host.systemctl("start", "--no-block", TRAIN)
+    until("its program", lambda: host.program(TRAIN) == TRAIN)
+    host.systemctl("kill", "-s", "USR1", TRAIN)
+    host.until_state(TRAIN, lambda state: state[0] != "activating" or host.show(TRAIN, "NRestarts")["NRestarts"] != "0")
+    assert host.machine.state_of(TRAIN) == ("active", "success")
+    assert host.show(TRAIN, "NRestarts")["NRestarts"] == "0"
 
 
 def processes(host: Host) -> list[str]:
     """Names of all processes of the trainer's unit."""
     group = host.show(TRAIN, "ControlGroup")["ControlGroup"]
-    listed = host.run(
-        "sh",
-        "-c",
-        f"cat /proc/[0-9]*/cgroup /dev/null | grep -c . >/dev/null; "
-        f"for p in /proc/[0-9]*; do grep -qs ':{group}$' $p/cgroup && cat $p/comm; done; true",
-    )
-    return sorted(listed.stdout.split()) if group else []
+    look = f"for p in /proc/[0-9]*; do grep -qs ':{group}$' $p/cgroup && cat $p/comm; done; true"
+    return sorted(host.run("sh", "-c", look).stdout.split()) if group else []
 
 
 def test_a_plain_kill_is_a_stop(host: Host) -> None:

@@ -63,19 +63,15 @@ def test_a_hung_disk_ends_in_a_kill(host: Host) -> None:
 def test_a_stop_while_it_starts(host: Host) -> None:
     """Before the first step, by `kill`: over at once, and not started again."""
     run = host.make()
+    host.dawdle()
     for late in (False, True):
         host.systemctl("start", "--no-block", TRAIN)
-        until("its program", lambda: _name(host) == "andrea-train")
+        until("its program", lambda: host.program(TRAIN) == TRAIN)
         if late:
             until("the lock", lambda: run.train_pid.exists())
         host.machine.kill(host.machine.main_pid(TRAIN), signal.SIGTERM)
         assert host.until_state(TRAIN, lambda state: state[0] in ("inactive", "failed")) == CLEAN
         assert host.show(TRAIN, "NRestarts")["NRestarts"] == "0"
-
-
-def _name(host: Host) -> str:
-    """What the unit's main process runs; empty when there is none."""
-    return host.run("cat", f"/proc/{host.machine.main_pid(TRAIN)}/comm", check=False).stdout.strip()
 
 
 def test_a_finished_run_started_again(host: Host) -> None:
