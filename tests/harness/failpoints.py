@@ -9,7 +9,7 @@ function, and at the n - 1 calls after it (for ever if `times` is 0):
 - an errno name (EIO, ENOSPC): the function raises that OSError instead;
 - FALSE: the function returns False instead;
 - SLEEP: the function takes `seconds` longer;
-- CHILD: a child process is started first, which runs `run` (else it sleeps);
+- CHILD: a child process is started first, harness.helper;
 - FLOOD: a thread is started first, which logs `lines` lines a burst, in `bursts` bursts of `seconds` seconds, with as
   long a silence after each.
 """
@@ -28,6 +28,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
@@ -56,7 +57,7 @@ def install(spec: dict[str, Any]) -> None:
             time.sleep(spec["seconds"])
             return original(*args, **kwargs)
         if do == "CHILD":
-            subprocess.Popen(spec.get("run", ["sleep", "600"]))
+            subprocess.Popen([sys.executable, "-S", str(Path(__file__).with_name("helper.py"))])
             return original(*args, **kwargs)
         if do == "FLOOD":
             how = (spec["bursts"], spec["lines"], spec["seconds"])
@@ -74,12 +75,13 @@ def install(spec: dict[str, Any]) -> None:
 
 
 def flood(bursts: int, lines: int, seconds: float) -> None:
-    log, began = logging.getLogger("andrea"), time.monotonic()
+    log = logging.getLogger("andrea")
     for burst in range(bursts):
+        began = time.monotonic()
         for line in range(lines):
             log.info("a line of a flood", extra={"event": "flood", "burst": burst, "line": line, "at": time.time()})
-            time.sleep(max(0.0, began + (2 * burst + (line + 1) / lines) * seconds - time.monotonic()))
-        time.sleep(max(0.0, began + 2 * (burst + 1) * seconds - time.monotonic()))
+            time.sleep(max(0.0, began + (line + 1) * seconds / lines - time.monotonic()))
+        time.sleep(seconds)
 
 
 def main() -> int:

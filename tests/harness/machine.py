@@ -186,6 +186,14 @@ class Machine:
         self._process.wait(120)
         self._process, self._leader = None, 0
 
+    def _no_groups(self) -> bool:
+        """Take its control groups away; the kernel keeps those of a process that has not quite gone."""
+        trees = list(Path("/sys/fs/cgroup").glob(f"**/{self.group}"))
+        for tree in trees:
+            remove = ["find", str(tree), "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"]
+            subprocess.run(remove, stderr=subprocess.DEVNULL, check=False)
+        return not trees
+
     def close(self) -> None:
         """Pull the plug and take everything away."""
         if self._leader:
@@ -195,8 +203,7 @@ class Machine:
             self._process.wait()
         for place in (self.state, self.root):
             _call("umount", "--lazy", str(place))
-        for tree in Path("/sys/fs/cgroup").glob(f"**/{self.group}"):
-            subprocess.run(["find", str(tree), "-depth", "-type", "d", "-exec", "rmdir", "{}", ";"], check=False)
+        until("the end of its control groups", self._no_groups, 30)
 
 
 def _call(*command: str) -> None:

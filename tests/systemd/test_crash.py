@@ -18,7 +18,9 @@ ALERT = '#!/bin/sh\nlogger -t told "$1 $MONITOR_SERVICE_RESULT $MONITOR_EXIT_STA
 
 
 def told(host: Host, since: str) -> list[str]:
-    return [entry["MESSAGE"] for entry in host.machine.journal("-t", "told", since=since)]
+    """The alerts about the trainer; the proxy may have its own reasons."""
+    words = [entry["MESSAGE"] for entry in host.machine.journal("-t", "told", since=since)]
+    return [text for text in words if text.startswith(f"{TRAIN}.service")]
 
 
 def test_kill_9_of_either(host: Host) -> None:
@@ -65,7 +67,6 @@ def test_the_proxy_is_back_within_a_second(host: Host) -> None:
 def test_a_hung_trainer_is_aborted(host: Host) -> None:
     """Its stacks are in the journal, and another goes on."""
     run = host.make()
-    assert host.show(TRAIN, "WatchdogUSec") == {"WatchdogUSec": "2min"}
     host.change(f"{TRAIN}.service", SOON, "WatchdogSec=2s")
     host.start()
     since, pid = host.machine.now(), host.machine.main_pid(TRAIN)
@@ -115,7 +116,7 @@ def test_a_run_that_must_not_go_on(
     errors = host.machine.journal("-p", "err", "-t", TRAIN, since=since)
     assert any(reason in entry["MESSAGE"] for entry in errors)
     until("the alert", lambda: told(host, since) != [])
-    assert told(host, since) == ["andrea-train.service exit-code 78"]
+    assert told(host, since) == [f"{TRAIN}.service exit-code 78"]
     halts = [entry["ANDREA_STEP"] for entry in host.machine.journal("ANDREA_EVENT=halt", since=since)]
     if halted is None:  # nothing of the run was touched
         assert halts == []
@@ -147,4 +148,4 @@ def test_five_crashes(host: Host) -> None:
     messages = [str(entry["MESSAGE"]) for entry in host.machine.journal("-u", TRAIN, since=since)]
     assert any("Start request repeated too quickly" in message for message in messages)
     until("the alert", lambda: told(host, since) != [])
-    assert [line.split()[0] for line in told(host, since)] == ["andrea-train.service"]
+    assert [line.split()[0] for line in told(host, since)] == [f"{TRAIN}.service"]
