@@ -8,7 +8,6 @@ configuration, policy, a source or the checkpoint cannot be used.
 
 from __future__ import annotations
 
-import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from dataclasses import asdict, dataclass
@@ -20,12 +19,15 @@ from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import lines as arm_lines
 from andrea_cli.prepare import prepare
 from andrea_cli.settings import identified, name_of, pinned, replaced
+from andrea_cli.use import start_command
 from andrea_corpus.ledger import record
 from andrea_corpus.sources import resolve_all
 from andrea_rundir import config, policy
 from andrea_rundir.faults import EXIT_OK, Usage
 from andrea_rundir.names import RunDir, locate
 from andrea_rundir.publish import publish
+
+CHANGES = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -145,7 +147,7 @@ def _lines(root: Path, settings: config.RunConfig, arms: dict[str, dict[str, Any
         f"made {root}",
         _model(settings),
         *arm_lines(arms),
-        f"train it: andrea-train --run {shlex.quote(str(root))}",
+        f"train it: {start_command(root)}",
     ]
 
 

@@ -1,6 +1,7 @@
 """`andrea`: finds the verb, imports its module alone, runs it inside the boundary that turns faults into words.
 
-Writes nothing itself. Standard library and `andrea_service.errors` only: `andrea --help` must start at once.
+Writes nothing itself. Standard library, `andrea_service.errors` and `.owner` only: `andrea --help` must start at once.
+A module says `AS_ROOT` if root stays root in it, and `CHANGES` if it is for the run's owner only.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import keyword
 import sys
 from collections.abc import Sequence
 
-from andrea_cli import output, owner
+from andrea_cli import output
 from andrea_rundir.faults import Fault
 from andrea_rundir.names import locate
+from andrea_service import owner
 from andrea_service.errors import boundary
 
 VERBS = {
@@ -60,6 +62,8 @@ def _dispatch(argv: list[str]) -> int:
     try:
         if hasattr(args, "run") and not getattr(args.module, "AS_ROOT", False):
             owner.become(locate(args.run).root)
+        if getattr(args.module, "CHANGES", False) and not getattr(args, "dry_run", False):
+            owner.demand(locate(args.run).root, args.typed)
         return int(args.module.run(args))
     except Fault as fault:
         if args.json:
@@ -91,6 +95,7 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
         )
         if name == typed:
             equip(verb, name)
+            verb.set_defaults(typed=["andrea", *argv])
     return parser
 
 

@@ -6,18 +6,19 @@ is still at work when the time is up.
 
 from __future__ import annotations
 
-import shlex
 import signal
 import time
 from argparse import ArgumentParser, Namespace
 
-from andrea_cli import facts, output
+from andrea_cli import facts, output, service
+from andrea_cli.use import start_command
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir, locate
 from andrea_service import identity
 from andrea_service.presence import Presence, look
 
+CHANGES = True
 POLL_SECONDS = 0.1
 
 
@@ -36,10 +37,10 @@ def run(args: Namespace) -> int:
     before = look(directory)
     if before.state in ("foreign", "unknown"):
         raise Refused("not stopped", where=str(directory.root), found=before.sentence)
+    again = _start_again(directory, before)
     after = _stop(directory, args.timeout) if before.alive else before
     steps = directory.checkpoints()
     last = str(steps[max(steps)]) if steps else None
-    again = start_command(directory, before)
     shown = [after.sentence, f"last checkpoint: {last or 'none'}"]
     if after.state != "finished":
         shown.append(f"start again: {again}")
@@ -70,8 +71,8 @@ def _stop(run: RunDir, timeout: float) -> Presence:
     return after
 
 
-def start_command(run: RunDir, presence: Presence) -> str:
-    """What starts the run again: the service manager when it ran under it, else the program itself."""
-    if presence.identity is not None and presence.identity.get("invocation_id"):
-        return "systemctl start andrea-train"
-    return f"andrea-train --run {shlex.quote(str(run.root))}"
+def _start_again(run: RunDir, before: Presence) -> str:
+    """What starts the run as it was started; `before` is what was known of it while it lived."""
+    pid = before.identity.get("pid") if before.alive and before.identity else None
+    unit = service.unit_of(pid) if isinstance(pid, int) else None
+    return start_command(run.root) if unit is None else f"systemctl start {unit.removesuffix('.service')}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -15,10 +16,14 @@ from andrea_cli import output
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import RunDir, locate, state_directory
 from andrea_rundir.publish import publish
+from andrea_service import owner
 from andrea_service.presence import look
 
 AS_ROOT = True
 CONF = Path("/etc/andrea/andrea.conf")
+UNIT = Path("/usr/local/lib/systemd/system/andrea-train.service")
+SERVED = Path("/var/lib/andrea")
+"""Where the units may write."""
 _LINE = re.compile(r"(?m)^ANDREA_RUN=.*$")
 
 
@@ -34,6 +39,7 @@ def run(args: Namespace) -> int:
     before = chosen(CONF)
     busy = before not in ("", name) and look(locate(before)).alive if _known(before) else False
     if not args.dry_run:
+        owner.demand(CONF, args.typed)
         choose(CONF, name)
     shown = [f"{'would choose' if args.dry_run else 'chose'} {name}" + (f", it was {before}" if before else "")]
     if busy:
@@ -90,6 +96,14 @@ def choose(conf: Path, name: str) -> None:
     text = _LINE.sub(line, text) if _LINE.search(text) else f"{text}{line}\n"
     conf.parent.mkdir(mode=0o755, exist_ok=True)
     publish(conf, text.encode(), mode=0o644)
+
+
+def start_command(root: Path) -> str:
+    """What starts a run: its unit where that is installed and may write there, else the program itself."""
+    if not UNIT.exists() or root.parent != SERVED:
+        return f"andrea-train --run {shlex.quote(str(root))}"
+    first = "" if chosen(CONF) == root.name else f"andrea use {shlex.quote(root.name)} && "
+    return f"{first}systemctl start andrea-train"
 
 
 def _known(name: str) -> bool:

@@ -24,7 +24,7 @@ from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import round_of
 from andrea_rundir.planfile import PlanReader
-from andrea_service import identity, journal
+from andrea_service import identity, journal, owner
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 from andrea_train import account, model
@@ -56,6 +56,7 @@ def train(run: RunDir, signals: Signals, until: int | None) -> int:
             expected="a directory with a run.toml",
             todo="`andrea init` makes one",
         )
+    owner.become(run.root)
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)
     log, notifier = journal.setup(settings.run.name), Notifier()

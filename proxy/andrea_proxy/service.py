@@ -16,7 +16,7 @@ from andrea_rundir import config, filesystem, publish
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
-from andrea_service import identity, journal
+from andrea_service import identity, journal, owner
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 
@@ -33,6 +33,7 @@ def serve(run: RunDir, signals: Signals) -> int:
             expected="a directory with a run.toml",
             todo="`andrea init` makes one",
         )
+    owner.become(run.root)
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)
     with Lock.acquire(run.proxy_lock, identity.me(settings.run.id)):

@@ -133,11 +133,6 @@ def test_stop_waits_for_the_end(andrea: Andrea, made_up: RunDir, hold: Callable[
     assert again.code == 0 and again.json["state"] == "stopped"
 
 
-def test_a_unit_is_started_by_its_manager(andrea: Andrea, made_up: RunDir, hold: Callable[..., None]) -> None:
-    hold("answers", INVOCATION_ID="0" * 32)
-    assert andrea("stop", made_up.root, "--json").json["start"] == "systemctl start andrea-train"
-
-
 @pytest.mark.parametrize(("manner", "said"), [("halts", "diverged"), ("vanishes", "without a word")])
 def test_another_end_is_no_success(
     andrea: Andrea, made_up: RunDir, hold: Callable[..., None], manner: str, said: str

@@ -49,6 +49,18 @@ def test_refusals(andrea: Andrea, state: Path, tmp_path: Path) -> None:
     assert not use.CONF.exists()
 
 
+def test_what_starts_a_run(andrea: Andrea, state: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The unit, chosen first where it is not yet; the program where there is no unit, or none that may write there."""
+    monkeypatch.setattr(use, "SERVED", state)
+    monkeypatch.setattr(use, "UNIT", tmp_path / "unit")
+    assert use.start_command(state / "one") == f"andrea-train --run {state}/one"
+    use.UNIT.write_text("")
+    assert use.start_command(state / "one") == "andrea use one && systemctl start andrea-train"
+    andrea("use", "one")
+    assert use.start_command(state / "one") == "systemctl start andrea-train"
+    assert use.start_command(tmp_path / "far") == f"andrea-train --run {tmp_path}/far"
+
+
 def test_quotes_and_the_last_line_count(tmp_path: Path) -> None:
     conf = tmp_path / "conf"
     conf.write_text('ANDREA_RUN=one\nANDREA_RUN="two"\n')

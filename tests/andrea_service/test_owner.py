@@ -12,7 +12,7 @@ import pytest
 CODE = """
 import os, sys
 from pathlib import Path
-from andrea_cli.owner import become
+from andrea_service.owner import become
 become(Path(sys.argv[1]))
 print(os.getresuid(), os.getresgid(), os.environ.get("ANDREA_STATE"), oct(os.umask(0)))
 """
@@ -50,3 +50,34 @@ def test_an_owner_who_is_no_user(nobodys: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert "54321" in done.stderr
+
+
+DEMAND = """
+import os, sys
+from pathlib import Path
+from andrea_rundir.faults import Refused
+from andrea_service.owner import demand
+os.setuid(int(sys.argv[2]))
+try:
+    demand(Path(sys.argv[1]), ["andrea", "stop", "a run"])
+except Refused as fault:
+    print(fault)
+"""
+
+
+def demanded(path: Path, user: int) -> str:
+    command = [sys.executable, "-c", DEMAND, str(path), str(user)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_is_for_others_to_change(nobodys: Path) -> None:
+    """Refused with the line to type; root, and the owner, may."""
+    for folder in nobodys.parents:
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(0o755)
+    for path in (nobodys, nobodys / "not" / "yet"):
+        assert demanded(path, 0) == demanded(path, 65534) == ""
+        said = demanded(path, 1)
+        assert "found:    you are daemon\n" in said and "expected: nobody, or root\n" in said
+        assert said.endswith("to do:    sudo andrea stop 'a run'\n")
+    assert "expected: root\n" in demanded(Path("/etc"), 65534)

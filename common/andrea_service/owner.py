@@ -1,6 +1,6 @@
-"""Whose files these are: what root does to a run is done as the run's owner.
+"""Whose files these are: what root does to a run is done as the run's owner, and nobody else does anything to it.
 
-Promises that nothing the command line leaves in a run is unreadable or unwritable for the services, and that root
+Promises that nothing a program of ours leaves in a run is unreadable or unwritable for the services, and that root
 follows no link of theirs with root's rights. Changes this process's user; writes nothing. Standard library only.
 """
 
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from andrea_rundir.faults import Refused
@@ -23,7 +25,7 @@ def become(path: Path) -> None:
     """
     if os.geteuid() != 0:
         return
-    nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+    nearest = _nearest(path)
     stat = nearest.stat()
     if stat.st_uid == 0:
         return
@@ -43,3 +45,30 @@ def become(path: Path) -> None:
     os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
     os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
     os.umask(UMASK)
+
+
+def demand(path: Path, command: Sequence[str]) -> None:
+    """Refused, with the line to type instead of `command`, when what is at `path` is for others to change."""
+    nearest = _nearest(path)
+    owner = nearest.stat().st_uid
+    if os.geteuid() in (0, owner) or os.access(nearest, os.W_OK):
+        return
+    raise Refused(
+        "this is not yours to change",
+        where=str(path),
+        found=f"you are {_name(os.geteuid())}",
+        expected="root" if owner == 0 else f"{_name(owner)}, or root",
+        todo=f"sudo {shlex.join(command)}",
+    )
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user id {uid}"
+
+
+def _nearest(path: Path) -> Path:
+    """It, or the nearest folder above it that exists, as far as we can see."""
+    return next(folder for folder in (path, *path.parents) if os.access(folder, os.F_OK))
