@@ -67,12 +67,11 @@ def hold(made_up: RunDir) -> Iterator[Callable[..., None]]:
     """Starts the holder of the made-up run's lock; ends it after the test."""
     children: list[subprocess.Popen[str]] = []
 
-    def start(manner: str, **environment: Any) -> None:
+    def start(manner: str) -> None:
         child = subprocess.Popen(
             [sys.executable, "-c", HOLDER, str(made_up.root), manner],
             stdout=subprocess.PIPE,
             text=True,
-            env=environment or None,
         )
         children.append(child)
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
