@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from andrea_cli import facts, output
 from andrea_cli.fate import Fate, Request, must_be_free, pending, under_way, undo
-from andrea_cli.stop import start_command
+from andrea_cli.use import start_command
 from andrea_rundir.faults import EXIT_OK, Refused, Usage
 from andrea_rundir.names import RunDir, locate
 from andrea_service import identity
@@ -30,6 +30,7 @@ from andrea_service.presence import look
 if TYPE_CHECKING:
     from andrea_cli.proposal import Proposal
 
+CHANGES = True
 POLL_SECONDS = 0.2
 
 
@@ -202,7 +203,7 @@ def _outcome(run: RunDir, fate: Fate) -> list[str]:
     elif not proxy.alive:
         lines.append(f"{proxy.sentence} The pivot waits for it.")
     if not trainer.alive:
-        lines.append(f"{trainer.sentence} Start it: {start_command(run, trainer)}")
+        lines.append(f"{trainer.sentence} Start it: {start_command(run.root)}")
     return lines
 
 
