@@ -39,11 +39,10 @@ class Host:
         """As docs/operations.md says, but for torch and the like, which the test's own environment lends."""
         machine = self.machine
         machine.run(machine.python, "-m", "venv", "--without-pip", VENV)
-        site = VENV / "lib" / machine.python.name / "site-packages"
-        machine.write(f"{site}/lent.pth", f"{HOME}/site-packages\n")
+        machine.lend(VENV)
         shutil.copy(wheel, machine.root / "opt/andrea" / wheel.name)
         pip = [VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        machine.run(*pip, "--no-deps", "--no-index", "--ignore-installed", HOME / wheel.name)
+        machine.run(*pip, "--no-deps", "--no-index", HOME / wheel.name)
         return machine.run(VENV / "bin/andrea", "units", "install").stdout
 
     def tidy(self) -> None:

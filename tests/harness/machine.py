@@ -48,7 +48,8 @@ def missing() -> str | None:
 class Machine:
     """One machine; `boot` it, `run` commands in it, `shut_down` or `close` it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, own_disk: bool = True) -> None:
+        """`own_disk`: the runs lie on one."""
         self.folder = folder
         self.root = folder / "root"
         self.state = self.root / STATE.relative_to("/")
@@ -56,17 +57,39 @@ class Machine:
         self.group = f"{folder.name}-{os.getpid()}"
         self._process: subprocess.Popen[bytes] | None = None
         self._leader = 0
+        self._loops: list[str] = []
         for name in ("upper", "work", "root"):
             (folder / name).mkdir()
         layers = f"lowerdir=/,upperdir={folder}/upper,workdir={folder}/work"
         _call("mount", "-t", "overlay", "overlay", "-o", layers, str(self.root))
         self._clean()
-        disk = folder / "disk"
+        self._own_disk = own_disk
+        if own_disk:
+            self.state.mkdir(parents=True)
+            device = self._loop()
+            _call("mkfs.ext4", "-q", device)
+            _call("mount", device, str(self.state))
+
+    def _loop(self) -> str:
+        """A block device of the host's, empty."""
+        disk = self.folder / f"disk{len(self._loops)}"
         with disk.open("wb") as file:
             file.truncate(DISK_BYTES)
-        _call("mkfs.ext4", "-q", "-F", str(disk))
-        self.state.mkdir(parents=True)
-        _call("mount", "-o", "loop", str(disk), str(self.state))
+        self._loops.append(_call("losetup", "--find", "--show", str(disk)).strip())
+        return self._loops[-1]
+
+    def add_disk(self) -> str:
+        """The device of one more disk, as the machine sees it."""
+        device = self._loop()
+        self.run("mknod", device, "b", *device_numbers(device))
+        return device
+
+    def lend(self, venv: Path) -> None:
+        """Let a virtual environment of the machine have what the tests' own has, but for the project itself."""
+        lent = HOME / "lent"
+        find = f"find {HOME}/site-packages -mindepth 1 -maxdepth 1 ! -name '*andrea*' -exec ln -sft {lent} {{}} +"
+        self.run("sh", "-c", f"mkdir -p {lent} && {find}")
+        self.write(f"{venv}/lib/{self.python.name}/site-packages/lent.pth", f"{lent}\n")
 
     def _clean(self) -> None:
         """Take away what this host has enabled or installed: the machine is to be a fresh one."""
@@ -201,11 +224,20 @@ class Machine:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-        for place in (self.state, self.root):
+        for place in (self.state, self.root)[0 if self._own_disk else 1 :]:
             _call("umount", "--lazy", str(place))
+        for device in self._loops:
+            _call("losetup", "--detach", device)
         until("the end of its control groups", self._no_groups, 30)
 
 
-def _call(*command: str) -> None:
+def device_numbers(device: str) -> tuple[int, int]:
+    """Major and minor number of a device."""
+    number = Path(device).stat().st_rdev
+    return os.major(number), os.minor(number)
+
+
+def _call(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout

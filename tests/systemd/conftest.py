@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,24 +27,33 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-def fresh_host(folder: Path, wheel: Path) -> Iterator[Host]:
-    """A machine with the project installed; off and gone at the end."""
+@contextmanager
+def fresh(folder: Path, *, own_disk: bool = True) -> Iterator[Machine]:
+    """A machine that was booted; off and gone at the end."""
     lacking = missing()
     if lacking is not None:
         assert "CI" not in os.environ, f"the units were not tested: no {lacking}"
         pytest.skip(f"booting a machine needs root and systemd-nspawn: no {lacking}")
-    machine = Machine(folder)
+    machine = Machine(folder, own_disk=own_disk)
     try:
         machine.boot()
-        yield Host(machine, wheel)
+        yield machine
     finally:
         machine.close()
 
 
 @pytest.fixture(scope="session")
 def shared_host(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Iterator[Host]:
-    """The machine that most tests share."""
-    yield from fresh_host(tmp_path_factory.mktemp("machine"), wheel)
+    """The machine that most tests share, with the project installed."""
+    with fresh(tmp_path_factory.mktemp("machine")) as machine:
+        yield Host(machine, wheel)
+
+
+@pytest.fixture
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    """A machine with nothing of ours on it, and no disk of its own for the runs."""
+    with fresh(tmp_path_factory.mktemp("bare"), own_disk=False) as machine:
+        yield machine
 
 
 @pytest.fixture

@@ -61,12 +61,13 @@ def test_two_named_runs_side_by_side(host: Host) -> None:
     """Each with a page socket of its own, by the template units; the target stops them all."""
     for run in (host.make(use=False), host.make(use=False)):
         name = run.root.name
-        host.systemctl("start", f"{PROXY}@{name}.socket", f"{TRAIN}@{name}")
+        host.start(f"{TRAIN}@{name}")
         assert host.machine.state_of(f"{PROXY}@{name}") == ("active", "success")
         assert ask(host, f"/run/andrea/{name}.sock").endswith("\n\nok\n\n")
     units = [f"{kind}@{name}" for name in ("*",) for kind in (TRAIN, PROXY)]
     active = ("list-units", "--plain", "--no-legend", "--state=active")
     assert len(host.systemctl(*active, *units).splitlines()) == 6  # a trainer, a proxy and a socket each
+    assert f"start again: systemctl start {TRAIN}@{name}\n" in host.andrea("stop", name)
     host.systemctl("stop", "andrea.target")
     until("the end", lambda: host.systemctl(*active, *units) == "")
 

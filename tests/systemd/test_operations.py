@@ -1,0 +1,181 @@
+"""docs/operations.md, typed from top to bottom on a machine that has never heard of us: each command does what it is
+for, and says what the page shows of it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from harness import until
+from harness.machine import VENV, Machine
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+DESK = Path("/srv")
+"""Where the operator sits, with what the page takes for granted at hand."""
+NEW = "0.1.1"
+POLISH = """\
+[arms.reference]
+path = "/var/lib/andrea/demo/data/demo/reference"
+[arms.letters]
+path = "/srv/letters"
+"""
+MAIL = '#!/bin/sh\nlogger -t mail "$@ $(cat)"\n'
+LOOKS = ("systemctl status", "journalctl", "andrea status", "andrea list", "andrea samples")
+"""These are repeated until they show what the page shows."""
+UNTYPED = {
+    "systemctl edit andrea-train": "opens an editor",
+    "systemctl edit andrea-proxy.socket": "opens an editor",
+    "kill PID": "test_signals",
+    "ssh -L 8470:127.0.0.1:8470 HOST": "the machine has no network",
+    "ssh -L 8470:/run/andrea/NAME.sock HOST": "the machine has no network",
+    "kill -USR1 $(cat RUN/train.pid)": "tests/andrea_proxy/test_pivot.py goes that way",
+    "systemctl disable --now": "the unit is not named",
+}
+"""Commands in running text that no block of the page has, and why."""
+
+
+@dataclass
+class Typed:
+    """A command of the page, and the lines that it shows of what comes."""
+
+    command: str
+    shown: list[str] = field(default_factory=list)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the page shows it fail."""
+        return any(re.match("andrea: |Job for |× ", line) for line in self.shown)
+
+
+def sections() -> dict[str, list[Typed]]:
+    """The commands of every section, in order; of a file to be written, the `cat` that writes it."""
+    found: dict[str, list[Typed]] = {}
+    for part in re.split(r"(?m)^## ", PAGE)[1:]:
+        blocks = re.findall(r"(?ms)^```\n(.*?)^```$", part)
+        found[part.splitlines()[0]] = [typed for block in blocks for typed in commands(block)]
+    return found
+
+
+def commands(block: str) -> Iterator[Typed]:
+    """A block is a file (`#!`), or commands behind `# ` with what they print, or commands alone."""
+    lines = block.splitlines()
+    if lines[0].startswith("#!"):
+        yield Typed(f"cat >/etc/andrea/alert <<'END'\n{block}END")
+    elif not lines[0].startswith("# "):
+        yield from (Typed(line) for line in lines)
+    else:
+        for part in re.split(r"(?m)^# ", block)[1:]:
+            command, *shown = part.splitlines()
+            yield Typed(command, [line for line in shown if line != "..."])
+
+
+def masked(line: str, hostname: str) -> str:
+    """What stays the same from one machine and one minute to the next."""
+    line = line.replace(f" {hostname} ", " host ")
+    line = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun|Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\b", "DAY", line)
+    line = re.sub(r"\b[0-9a-f]{12,}\b", "DIGEST", line)
+    line = re.sub(r"\b\d+ ?(d|h|min|m|s|ms)\b( \d+ ?(h|min|m|s)\b)*", "SPAN", line)
+    line = re.sub(r"-?\d[\d,.:]*", "#", line)
+    return " ".join(line.split())
+
+
+class Operator:
+    """Types commands on the machine, in front of the things that the page takes for granted."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.places = {"/dev/DISK": "/dev/DISK", "-NEW-": f"-{NEW}-"}
+        self.hostname = machine.run("hostname").stdout.strip()
+
+    def types(self, typed: Typed) -> None:
+        command = typed.command
+        for name, meant in self.places.items():
+            command = command.replace(name, meant)
+        if command.startswith(LOOKS):
+            said = ""
+
+            def shows() -> bool:
+                nonlocal said
+                said = self.enter(command, typed)
+                return self.lacks(typed, said) == []
+
+            try:
+                until(command, shows, 120)
+            except AssertionError as late:
+                raise AssertionError(f"{late}\n{self.lacks(typed, said)} is not in:\n{said}") from None
+        else:
+            said = self.enter(command, typed)
+            assert self.lacks(typed, said) == [], f"{command}\n{said}"
+
+    def enter(self, command: str, typed: Typed) -> str:
+        """What it prints; it must end with 0, unless the page shows it fail."""
+        lent = ["PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1"]
+        script = f"cd {DESK} && {{ {command}\n}} 2>&1"
+        done = self.machine.run("env", *lent, "bash", "-c", script, check=False, timeout=300)
+        assert (done.returncode != 0) == typed.refused, f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done.stdout
+
+    def lacks(self, typed: Typed, said: str) -> list[str]:
+        """The lines of the page that are not among those that were printed."""
+        printed = {masked(line, self.hostname) for line in said.splitlines()}
+        return [line for line in typed.shown if masked(line, self.hostname) not in printed]
+
+
+@pytest.fixture
+def operator(bare: Machine, wheel: Path, newer: Path) -> Operator:
+    """In front of a fresh machine, with the wheels and the like at hand."""
+    for file in (wheel, newer, ROOT / "constraints.txt"):
+        shutil.copy(file, bare.root / "srv" / file.name)
+    bare.write("/srv/polish.toml", POLISH)
+    bare.write("/srv/letters/a.txt", "Dear reader, this is one more letter about the sea. " * 2000)
+    bare.write("/usr/local/bin/mail", MAIL, 0o755)
+    bare.run("useradd", "ann")
+    return Operator(bare)
+
+
+@pytest.fixture(scope="module")
+def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel of the next version."""
+    folder = tmp_path_factory.mktemp("newer")
+    for name in ("common", "daemon", "proxy", "cli", "units", "README.md", "LICENSE", "pyproject.toml"):
+        source = ROOT / name
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
+    project = folder / "pyproject.toml"
+    project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{NEW}"', project.read_text()))
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return next(folder.glob("*.whl"))
+
+
+@pytest.mark.timeout(900)
+def test_the_page_from_top_to_bottom(operator: Operator) -> None:
+    machine = operator.machine
+    for title, typed in sections().items():
+        if title == "Move to another disk":
+            operator.places["/dev/DISK"] = machine.add_disk()
+        for one in typed:
+            operator.types(one)
+            if "-m venv" in one.command:
+                machine.lend(VENV)
+        if title == "Alerts":
+            until("a mail", lambda: machine.journal("-t", "mail") != [])
+    assert machine.run("find", "/etc/systemd", "/usr/local", "/opt", "/var/lib/andrea", "-name", "andrea*").stdout == ""
+
+
+def test_every_command_in_the_text_is_one_of_them() -> None:
+    """Or stands in UNTYPED."""
+    typed = {one.command.split("  ")[0].strip() for commands in sections().values() for one in commands}
+    text = re.sub(r"(?ms)^```\n.*?^```$", "", PAGE)
+    inline = {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)}
+    programs = ("systemctl ", "journalctl ", "andrea ", "kill ", "ssh ", "rm ", "usermod ")
+    named = {code for code in inline if code.startswith(programs)}
+    assert named - typed == set(UNTYPED)
