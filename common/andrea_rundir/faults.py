@@ -28,9 +28,16 @@ class Fault(Exception):
         self.todo = todo
 
     def lines(self) -> list[str]:
-        """The message, one fact a line: the sentence first, then where, found, expected, what to do."""
-        facts = (("where", self.where), ("found", self.found), ("expected", self.expected), ("to do", self.todo))
-        return [self.what, *(f"{name + ':':<9} {text}" for name, text in facts if text)]
+        """The message, one fact a line: the sentence first, then where, found, expected, what to do.
+
+        A fact of several lines goes on below, indented.
+        """
+        facts = (("where:", self.where), ("found:", self.found), ("expected:", self.expected), ("to do:", self.todo))
+        shown = [self.what]
+        for name, text in facts:
+            for number, line in enumerate(text.splitlines()):
+                shown.append(f"{'' if number else name:<9} {line}")
+        return shown
 
     def __str__(self) -> str:
         return "\n".join(self.lines())

@@ -15,6 +15,7 @@ def test_the_sentence_comes_first_and_only_known_facts_follow() -> None:
     ]
     assert str(fault) == "\n".join(fault.lines())
     assert str(faults.Refused("no")) == "no"
+    assert faults.Refused("no", found="a\nb").lines() == ["no", "found:    a", "          b"]
 
 
 @pytest.mark.parametrize(

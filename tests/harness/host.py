@@ -10,7 +10,7 @@ from typing import Any
 
 from andrea_rundir.names import RunDir
 from andrea_rundir.planfile import read_back
-from harness.machine import HOME, STATE, VENV, Machine
+from harness.machine import LENT, STATE, VENV, Machine
 from harness.runs import SMALL
 from harness.twin import sidecar_diff, twin_diff
 from harness.waiting import last_step, until
@@ -40,9 +40,9 @@ class Host:
         machine = self.machine
         machine.run(machine.python, "-m", "venv", "--without-pip", VENV)
         machine.lend(VENV)
-        shutil.copy(wheel, machine.root / "opt/andrea" / wheel.name)
+        shutil.copy(wheel, machine.root / "srv" / wheel.name)
         pip = [VENV / "bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        machine.run(*pip, "--no-deps", "--no-index", HOME / wheel.name)
+        machine.run(*pip, "--no-deps", "--no-index", Path("/srv") / wheel.name)
         return machine.run(VENV / "bin/andrea", "units", "install").stdout
 
     def tidy(self) -> None:
@@ -69,7 +69,7 @@ class Host:
         wanted = json.dumps({**changes, "optimizer": optimizer})
         if (template := self._templates.get(wanted)) is None:
             template = STATE / f".template{len(self._templates)}"
-            python = ["env", f"PYTHONPATH={HOME}/tests", VENV / "bin/python", "-c", _MAKE]
+            python = ["env", f"PYTHONPATH={LENT}/tests", VENV / "bin/python", "-c", _MAKE]
             self.run(*python, template, wanted, user="andrea")
             self._templates[wanted] = template
         self._made += 1
@@ -90,7 +90,7 @@ class Host:
         spec = json.dumps(points).replace('"', '\\"')
         self.change(
             f"{TRAIN}.service",
-            f"Environment=PYTHONPATH={HOME}/tests",
+            f"Environment=PYTHONPATH={LENT}/tests",
             "ExecStart=",
             f"ExecStart=/usr/bin/env --block-signal=USR1 --block-signal=TERM {VENV}/bin/python"
             f' -m harness.failpoints "{spec}" andrea_train.main --run ${{ANDREA_RUN}}',

@@ -21,8 +21,9 @@ from andrea_cli import sandbox
 from harness.waiting import until
 
 TESTS = Path(__file__).parents[1]
-HOME = Path("/opt/andrea")
-VENV = HOME / "venv"
+VENV = Path("/opt/andrea/venv")
+LENT = Path("/srv/lent")
+"""What the tests bring along: themselves, their packages and, where the machine could not see it, their Python."""
 STATE = Path("/var/lib/andrea")
 DISK_BYTES = 2 << 30
 OPTIONS = ("--quiet", "--register=no", "--keep-unit", "--private-network", "--boot", "--console=pipe")
@@ -86,10 +87,11 @@ class Machine:
 
     def lend(self, venv: Path) -> None:
         """Let a virtual environment of the machine have what the tests' own has, but for the project itself."""
-        lent = HOME / "lent"
-        find = f"find {HOME}/site-packages -mindepth 1 -maxdepth 1 ! -name '*andrea*' -exec ln -sft {lent} {{}} +"
-        self.run("sh", "-c", f"mkdir -p {lent} && {find}")
-        self.write(f"{venv}/lib/{self.python.name}/site-packages/lent.pth", f"{lent}\n")
+        packages, site = LENT / "packages", venv / "lib" / self.python.name / "site-packages"
+        find = f"find {LENT}/site-packages -mindepth 1 -maxdepth 1 ! -name '*andrea*' -exec ln -sft {packages} {{}} +"
+        # A new environment may have come with an older setuptools than torch asks for.
+        self.run("sh", "-c", f"mkdir -p {packages} && {find} && rm -rf {site}/setuptools* {site}/pkg_resources")
+        self.write(f"{site}/lent.pth", f"{packages}\n")
 
     def _clean(self) -> None:
         """Take away what this host has enabled or installed: the machine is to be a fresh one."""
@@ -101,7 +103,7 @@ class Machine:
     def boot(self) -> None:
         """Start it and wait until systemd says that it is up."""
         python = Path(sys.base_prefix)
-        binds = {TESTS: HOME / "tests", Path(sysconfig.get_path("purelib")): HOME / "site-packages"}
+        binds = {TESTS: LENT / "tests", Path(sysconfig.get_path("purelib")): LENT / "site-packages"}
         if sandbox.hides(python) is not None:
             binds[python] = self.python.parents[1]
         with self.output.open("ab") as log:
@@ -129,7 +131,7 @@ class Machine:
         """The interpreter that the machine's virtual environment is made from, as the machine sees it."""
         name = f"bin/python3.{sys.version_info.minor}"
         hidden = sandbox.hides(Path(sys.base_prefix)) is not None
-        return (HOME / "python" if hidden else Path(sys.base_prefix)) / name
+        return (LENT / "python" if hidden else Path(sys.base_prefix)) / name
 
     def _has_leader(self) -> bool:
         assert self._process is not None

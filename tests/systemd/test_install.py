@@ -75,9 +75,7 @@ def test_two_named_runs_side_by_side(host: Host) -> None:
 def test_a_python_in_a_home_directory_is_refused(host: Host) -> None:
     host.run(host.machine.python, "-m", "venv", "--without-pip", "/root/venv")
     site = f"/root/venv/lib/{host.machine.python.name}/site-packages"
-    host.machine.write(
-        f"{site}/lent.pth", f"{VENV}/lib/{host.machine.python.name}/site-packages\n/opt/andrea/site-packages\n"
-    )
+    host.machine.write(f"{site}/lent.pth", f"{VENV}/lib/{host.machine.python.name}/site-packages\n/srv/lent/packages\n")
     done = host.run("/root/venv/bin/python", "-m", "andrea_cli.main", "units", "install", check=False)
     assert done.returncode == 1
     assert "/root/venv" in done.stderr and "to do:" in done.stderr

@@ -9,7 +9,7 @@ import pytest
 
 from harness import wait_step
 from harness.host import PROXY, TRAIN, Host
-from harness.machine import HOME, VENV
+from harness.machine import LENT, VENV
 
 UNITS = (
     "andrea-train.service andrea-proxy.service andrea-proxy.socket andrea-gpu.service andrea.target "
@@ -31,7 +31,7 @@ def attempts(host: Host, unit: str) -> dict[str, Any]:
     """What harness.sandboxed finds that a program can do in the place of the unit's own."""
     host.change(
         f"{unit}.service",
-        *("Type=oneshot", "WatchdogSec=0", "Restart=no", f"Environment=PYTHONPATH={HOME}/tests"),
+        *("Type=oneshot", "WatchdogSec=0", "Restart=no", f"Environment=PYTHONPATH={LENT}/tests"),
         *("ExecStart=", f"ExecStart={VENV}/bin/python -m harness.sandboxed"),
     )
     since = host.machine.now()
