@@ -16,6 +16,8 @@ from harness.twin import sidecar_diff, twin_diff
 from harness.waiting import last_step, until
 
 TRAIN, PROXY = "andrea-train", "andrea-proxy"
+READER, OUTSIDER = "reader", "outsider"
+"""Somebody in the group of the runs, and somebody who is not."""
 CADENCE: int = SMALL["checkpoint"]["every"]
 PATIENT = {"plan_wait": 600.0}  # no round is to fall back
 _MAKE = """

@@ -219,13 +219,17 @@ class Machine:
             subprocess.run(remove, stderr=subprocess.DEVNULL, check=False)
         return not trees
 
-    def close(self) -> None:
-        """Pull the plug and take everything away."""
+    def pull_the_plug(self) -> None:
+        """Everything in it dies at once."""
         if self._leader:
             os.kill(self._leader, signal.SIGKILL)  # and with the first process of its namespace all others
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            self._process.wait(120)
+        self._process, self._leader = None, 0
+
+    def close(self) -> None:
+        """Pull the plug and take everything away."""
+        self.pull_the_plug()
         for place in (self.state, self.root)[0 if self._own_disk else 1 :]:
             _call("umount", "--lazy", str(place))
         for device in self._loops:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.host import Host
+from harness.host import OUTSIDER, READER, Host
 from harness.machine import Machine, missing
 
 ROOT = Path(__file__).parents[2]
@@ -62,3 +62,12 @@ def host(shared_host: Host) -> Iterator[Host]:
     shared_host.tidy()
     yield shared_host
     shared_host.tidy()
+
+
+@pytest.fixture
+def readers(host: Host) -> Host:
+    """The same, with a user who is a member of the group, and one who is not."""
+    if host.run("id", READER, check=False).returncode:
+        host.run("useradd", "--create-home", "--groups", "andrea,systemd-journal", READER)
+        host.run("useradd", OUTSIDER)
+    return host

@@ -7,23 +7,10 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from andrea_rundir.names import RunDir
 from harness import until
-from harness.host import PROXY, TRAIN, VENV, Host
+from harness.host import OUTSIDER, PROXY, READER, TRAIN, VENV, Host
 from harness.machine import STATE
-
-READER, OUTSIDER = "reader", "outsider"
-
-
-@pytest.fixture
-def readers(host: Host) -> Host:
-    """A host with a user who is a member of the group, and one who is not."""
-    if host.run("id", READER, check=False).returncode:
-        host.run("useradd", "--groups", "andrea", READER)
-        host.run("useradd", OUTSIDER)
-    return host
 
 
 def agreed(host: Host, run: RunDir, state: str, *, inside: bool = False) -> None:
