@@ -9,7 +9,6 @@ when a key, the policy or a source cannot be used: then nothing is left.
 
 from __future__ import annotations
 
-import shlex
 from argparse import ArgumentParser, Namespace
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +19,14 @@ from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import prepare
 from andrea_cli.settings import forked, identified, name_of, replaced
 from andrea_cli.source import Source, Verified, copied, opened, verified
+from andrea_cli.use import start_command
 from andrea_corpus.ledger import fingerprints
 from andrea_rundir import config, policy
 from andrea_rundir.config import differences
 from andrea_rundir.faults import EXIT_OK, BadConfig, Refused
 from andrea_rundir.names import RunDir, locate
 from andrea_rundir.publish import publish
+from andrea_service import owner
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -77,6 +78,8 @@ def _wish(args: Namespace) -> _Wish:
     facts.settings(parent)
     before = config.load(parent.run_toml)
     root = vacant(locate(args.new).root)
+    if not args.dry_run:
+        owner.demand(root, args.typed)
     settings = identified(forked(replaced(before, {"run.name": name_of(root)}), args.set, args.step))
     rules = None
     if args.policy is not None:
@@ -187,5 +190,5 @@ def _lines(wish: _Wish, shown: dict[str, Any]) -> list[str]:
     lines += [f"changed     {name}: {old} -> {new}" for name, (old, new) in shown["changed"].items()]
     lines += [f"note        {note}" for note in shown["notes"]]
     if not shown["dry_run"]:
-        lines.append(f"train it:   andrea-train --run {shlex.quote(shown['run'])}")
+        lines.append(f"train it:   {start_command(Path(shown['run']))}")
     return lines

@@ -41,7 +41,7 @@ def act(host: Host, *words: object) -> str:
 def typed_from(screen: str, before: str) -> list[str]:
     """The commands that the screen offers behind some words."""
     (line,) = (line.partition(before)[2] for line in screen.splitlines() if before in line)
-    return line.split(" && ")
+    return [command.strip() for command in line.split(" && ")]
 
 
 @pytest.mark.timeout(600)
@@ -88,7 +88,7 @@ def power_cut(host: Host, run: RunDir) -> None:
 def pivot(host: Host, run: RunDir) -> None:
     """The samples are bad: less of the one, from a boundary on; what was recorded stays."""
     until("an audit", lambda: "step" in look(host, "andrea", "samples", "days", check=False))
-    before = run.loss.read_bytes().rstrip(b" ]")
+    before = run.loss.read_bytes().rstrip(b" ]\n")
     asked = ("andrea", "pivot", "days", "--cap", "sums=0.25")
     assert "25.0%" in look(host, *asked, "--dry-run")
     assert "is in force since step" in act(host, *asked)
@@ -130,7 +130,7 @@ def give_away(host: Host, run: RunDir) -> None:
     assert "finished" in look(host, "andrea", "status", run.root.name)
     look(host, "andrea", "plot", run.root.name, "--out", "history.png")
     last = f"/var/lib/andrea/{run.root.name}/{run.checkpoint(max(run.checkpoints())).name}"
-    assert "sound" in look(host, "andrea", "inspect", last)
+    assert "usable" in look(host, "andrea", "inspect", last)
     assert look(host, "andrea", "sample", last, "--prompt", "the river") != ""
     look(host, "andrea", "export", last, "model")
     assert "model.py" in look(host, "ls", "model")
