@@ -137,8 +137,8 @@ class Curves:
             for arm, (pulls, mean, _) in entry["arms"].items():
                 sums = self._table(arm)[:, (step - 1) // BLOCK]
                 sums += (pulls, 0.0, 0.0) if mean is None else (pulls, pulls, pulls * mean)
-        if not self.policies or self.policies[-1][1] != entry["policy"]:
-            self.policies.append((step, entry["policy"]))
+            if not self.policies or self.policies[-1][1] != entry["policy"]:
+                self.policies.append((step, entry["policy"]))
         self.last = max(self.last, step)
         self.version += 1
 

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from andrea_cli import facts
-from andrea_cli.lives import lives
 from andrea_cli.status import status
 from andrea_cli.stop import start_command
-from andrea_cli.vitals import vitals
+from andrea_cli.vitals import newest_checkpoint, vitals
 from andrea_rundir import config
 from andrea_rundir.checkpoint import file_size
 from andrea_rundir.faults import Fault
@@ -72,6 +71,7 @@ def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) ->
         "step_time": at,
         "step_seconds": facts.number(newest, "seconds"),
         "quiet_seconds": max(0.0, now - at) if at is not None else None,
+        "checkpoint": newest_checkpoint(run, verify=False, now=now),
         "flags": list(newest.get("flags", [])) if newest else [],
         "memory": _memory(known.get("pid")) if presence.alive else None,
         "start": None if presence.alive else start_command(run, presence),
@@ -145,11 +145,6 @@ def lineage(run: RunDir) -> Figures | None:
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None
-
-
-def lost(run: RunDir) -> Figures:
-    """Restarts and what they cost."""
-    return vars(lives(run)).copy()
 
 
 def _space(folder: Path) -> tuple[int, int]:

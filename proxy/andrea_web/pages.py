@@ -37,6 +37,17 @@ def _signed(value: Any, digits: int) -> str:
     return DASH if not _known(value) else f"{value:+,.{digits}f}".replace("-", "−")
 
 
+def _brief(value: Any) -> str:
+    """A field of an event in a line: floats to four digits, tables as `name value`."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_brief(item)}" for name, item in value.items())
+    return str(value)
+
+
 def _known(value: Any) -> bool:
     return isinstance(value, (int, float)) and math.isfinite(value)
 
@@ -72,6 +83,7 @@ def _environment() -> Environment:
         "signed": _signed,
         "when": _time,
         "text": _text,
+        "brief": _brief,
         "span": lambda value: DASH if value is None else span(value),
         "bytes": lambda value: DASH if value is None else size(value),
         "points": lambda pairs: " ".join(f"{x:.1f},{y:.1f}" for x, y in pairs),

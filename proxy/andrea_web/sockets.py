@@ -18,14 +18,16 @@ HOST = "127.0.0.1"
 def listeners(port: int) -> list[socket.socket]:
     """The sockets to serve on; Refused when the port is taken, or one that was handed over is no loopback."""
     found = handed_over() or [_bound(port)]
-    for listener in found:
-        if listener.family != socket.AF_UNIX and not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
-            raise Refused(
-                "the page is served on this host only",
-                where=address(listener),
-                expected="ListenStream= with a loopback address or a path",
-                todo="change the socket unit; from elsewhere use ssh -L",
-            )
+    far = [address(listener) for listener in found if not _near(listener)]
+    if far:
+        for listener in found:
+            listener.close()
+        raise Refused(
+            "the page is served on this host only",
+            where=", ".join(far),
+            expected="ListenStream= with a loopback address or a path",
+            todo="change the socket unit; from elsewhere use ssh -L",
+        )
     return found
 
 
@@ -46,6 +48,11 @@ def address(listener: socket.socket) -> str:
     if listener.family == socket.AF_UNIX:
         return str(name)
     return f"[{name[0]}]:{name[1]}" if listener.family == socket.AF_INET6 else f"{name[0]}:{name[1]}"
+
+
+def _near(listener: socket.socket) -> bool:
+    """Whether only this host can reach it."""
+    return listener.family == socket.AF_UNIX or ipaddress.ip_address(listener.getsockname()[0]).is_loopback
 
 
 def _bound(port: int) -> socket.socket:

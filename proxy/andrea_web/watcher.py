@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from andrea_cli.vitals import newest_checkpoint
 from andrea_rundir.faults import Fault
 from andrea_rundir.names import RunDir
 from andrea_web import figures
@@ -47,6 +48,8 @@ class Watcher:
         self.curves, self.past = Curves(run.loss), Past(run.events)
         self._slow = Fresh(SLOW_SECONDS, lambda: figures.slow(run, time.time()))
         self._fast = Fresh(FAST_SECONDS, self._look)
+        self._check: tuple[object, bool | None] = (None, None)
+        self._checking = threading.Lock()
         self._files = Fresh(SLOW_SECONDS, lambda: figures.checkpoints(run, self.past))
 
     def figures(self) -> Figures:
@@ -57,11 +60,31 @@ class Watcher:
         """As /api/checkpoints gives them."""
         return self._files.get()
 
+    def _verified(self, newest: Figures) -> bool | None:
+        """Whether the newest checkpoint is what its digest says; None until a thread has read it."""
+        which = (newest["step"], newest["digest"])
+        if self._check[0] != which and self._checking.acquire(blocking=False):
+            threading.Thread(target=self._verify, args=(which,), name="digest", daemon=True).start()
+        return self._check[1] if self._check[0] == which else None
+
+    def _verify(self, which: object) -> None:
+        try:
+            found = newest_checkpoint(self.run, verify=True, now=time.time())
+            if found is not None:
+                self._check = ((found["step"], found["digest"]), found["verified"])
+        except OSError:  # the next look tries again
+            pass
+        finally:
+            self._checking.release()
+
     def _look(self) -> Figures:
         try:
             self.curves.update()
             self.past.update()
-            return figures.fast(self.run, self._slow.get(), self.curves, self.past, time.time())
+            found = figures.fast(self.run, self._slow.get(), self.curves, self.past, time.time())
+            if found["checkpoint"] is not None:
+                found["checkpoint"] = found["checkpoint"] | {"verified": self._verified(found["checkpoint"])}
+            return found
         except Fault as fault:
             return {"schema": 1, "now": time.time(), "fault": fault.lines()}
         except OSError as error:

@@ -21,7 +21,7 @@ function axes(extra = {}) {
 }
 
 function size(box) {
-  return { width: Math.max(260, box.clientWidth), height: Math.max(140, box.clientHeight - 40) };
+  return { width: Math.max(240, box.clientWidth), height: box.classList.contains("small") ? 180 : 290 };
 }
 
 const charts = new Map();
@@ -88,7 +88,7 @@ function drawLoss() {
       { ...raw, label: "least" },
       { ...raw, label: "greatest" },
       { ...ema, label: "smoothed" },
-      { ...ema, label: "its greatest" },
+      { ...ema, label: "at most" },
     ],
     bands: [{ series: [2, 1], fill: colour("--faint") + "55" }],
     cursor: { drag: { x: true, y: false, setScale: false } },
