@@ -47,8 +47,9 @@ def slow(run: RunDir, now: float) -> Figures:
     free, total = _space(run.root)
     grows = _growth(run, settings, found["step"] or 0)
     pace = facts.seconds_per_step(facts.recent(run, FEW_EVENTS).steps)
-    days = free / (grows / pace * DAY) if pace and grows > 0 else None
-    return found | {"id": settings.run.id, "disk": {"free": free, "total": total, "days": days}}
+    enough = free > grows * max(0, settings.optimizer.max_steps - (found["step"] or 0))
+    days = free / (grows / pace * DAY) if pace and grows > 0 and not enough else None
+    return found | {"id": settings.run.id, "disk": {"free": free, "total": total, "days": days, "enough": enough}}
 
 
 def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) -> Figures:
@@ -64,7 +65,7 @@ def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) ->
         "sentence": presence.sentence,
         "process": identity.name(presence.identity) if presence.identity and presence.alive else None,
         "proxy": proxy.sentence,
-        "ours": proxy.identity is not None and proxy.identity.get("pid") == os.getpid(),
+        "ours": proxy.alive and proxy.identity is not None and proxy.identity.get("pid") == os.getpid(),
         **vitals(run, presence, facts.settings(run), recent, now),
         "trend": curves.trend(TREND_STEPS),
         "trend_steps": TREND_STEPS,
@@ -105,7 +106,7 @@ def banners(found: Figures, presence: Presence) -> list[tuple[str, str]]:
     if presence.state == "running" and quiet is not None and quiet > max(QUIET_SECONDS, QUIET_STEPS * (last or 0.0)):
         took = f", the last took {last:.3g} s" if last is not None else ""
         shown.append(("warning", f"No step for {quiet / 60:.0f} min{took}."))
-    if (disk := found["disk"]) and disk["days"] is not None and disk["days"] < FEW_DAYS:
+    if presence.alive and (disk := found["disk"]) and disk["days"] is not None and disk["days"] < FEW_DAYS:
         shown.append(("warning", f"The disk is full in {disk['days']:.1f} days."))
     if "fallback" in found["flags"]:
         shown.append(("warning", "The trainer goes on without a plan: it fell back to the last shares."))

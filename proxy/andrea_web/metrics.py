@@ -50,7 +50,7 @@ class _Now(Collector):
         if "fault" in figures:
             return
         info = InfoMetricFamily("andrea_run", "Which run this is, and its state.")
-        info.add_metric([], {name: str(figures[name]) for name in ("id", "name", "state")})
+        info.add_metric([], {name: _text(str(figures[name])) for name in ("id", "name", "state")})
         yield info
         for name, (key, text) in _GAUGES.items():
             if figures[key] is not None:
@@ -73,10 +73,15 @@ class _Now(Collector):
         arms = (self._figures["curriculum"] or {}).get("arms", {})
         pulls = CounterMetricFamily("andrea_arm_pulls", "Sequences under the policy in force.", labels=["arm"])
         for arm, of_arm in arms.items():
-            pulls.add_metric([arm], of_arm["pulls"])
+            pulls.add_metric([_text(arm)], of_arm["pulls"])
         yield pulls
         for name, (key, text) in _ARM.items():
             family = GaugeMetricFamily(name, text, labels=["arm"])
             for arm, of_arm in arms.items():
-                family.add_metric([arm], of_arm[key])
+                family.add_metric([_text(arm)], of_arm[key])
             yield family
+
+
+def _text(name: str) -> str:
+    """As UTF-8 can carry it."""
+    return name.encode("utf-8", "backslashreplace").decode()
