@@ -23,7 +23,6 @@ from starlette.types import ASGIApp
 
 from andrea_rundir import config, sidecars
 from andrea_rundir.faults import Fault, Usage
-from andrea_rundir.names import RunDir
 from andrea_web import actions, charts, metrics, pages, stream
 from andrea_web.drawing import draw
 from andrea_web.figures import lineage
@@ -34,9 +33,9 @@ SPARK_COLUMNS = 300
 _ACTIONS = {"stop": actions.stop, "checkpoint": actions.checkpoint, "pivot": actions.pivot}
 
 
-def make(run: RunDir, token: str) -> ASGIApp:
+def make(watcher: Watcher, token: str) -> ASGIApp:
     """The whole application for one run."""
-    site = _Site(run)
+    site = _Site(watcher)
     routes: list[BaseRoute] = [
         Route("/", site.page),
         Route("/healthz", lambda request: PlainTextResponse("ok\n")),
@@ -53,14 +52,16 @@ def make(run: RunDir, token: str) -> ASGIApp:
         Mount("/static", StaticFiles(directory=pages.FOLDER / "static")),
     ]
     handlers: dict[Any, Any] = {Fault: _fault, Exception: _bug}
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), token, config.load(run.run_toml).run.id[:12])
+    return Guard(
+        Starlette(routes=routes, exception_handlers=handlers), token, config.load(watcher.run.run_toml).run.id[:12]
+    )
 
 
 class _Site:
     """The endpoints; those without `async` run in threads."""
 
-    def __init__(self, run: RunDir) -> None:
-        self._run, self._watcher = run, Watcher(run)
+    def __init__(self, watcher: Watcher) -> None:
+        self._run, self._watcher = watcher.run, watcher
         self._life = secrets.token_hex(4)
 
     def page(self, request: Request) -> Response:

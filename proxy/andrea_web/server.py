@@ -18,6 +18,7 @@ from andrea_rundir import door
 from andrea_rundir.faults import Fault
 from andrea_rundir.names import RunDir
 from andrea_web import app, sockets
+from andrea_web.watcher import Watcher
 
 AGAIN_SECONDS = 5.0
 """Between a crash and the next try."""
@@ -46,8 +47,10 @@ class Page:
             self._note(None)
             return self
         if (opened := self._note(sockets.address(self._sockets[0]))) is not None:
-            self._app = app.make(self._run, opened.token)
+            watcher = Watcher(self._run)
+            self._app = app.make(watcher, opened.token)
             self._thread.start()
+            threading.Thread(target=watcher.figures, name="first look", daemon=True).start()
             self._say(f"the page is at {opened.address}; `andrea url {self._run.root}` prints the way in")
         return self
 

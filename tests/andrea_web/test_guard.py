@@ -12,6 +12,7 @@ import pytest
 from andrea_rundir.names import RunDir
 from andrea_web import app
 from andrea_web.guard import HEADERS, MOST_BYTES, Guard
+from andrea_web.watcher import Watcher
 from harness.pages import Answer, Client
 
 PATHS = (
@@ -91,7 +92,7 @@ def test_the_matrix(client: Client) -> None:
 
 
 def test_the_matrix_knows_every_address(trained: RunDir) -> None:
-    made: Any = app.make(trained, "t" * 40)
+    made: Any = app.make(Watcher(trained), "t" * 40)
     assert isinstance(made, Guard)
     paths = {route.path for route in made._inner.routes}
     assert {path for path in paths if path != "/static"} <= set(PATHS), "an address that no test asks for"

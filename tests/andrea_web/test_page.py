@@ -67,7 +67,7 @@ def number(text: str) -> int:
 @pytest.fixture
 def live(make: Make) -> Iterator[tuple[RunDir, Client]]:
     """A run that trains, with its proxy and its page."""
-    run = make("live", {"optimizer": {"max_steps": 20_000}, "run": {"plan_wait": 30.0}})
+    run = make("live", {"optimizer": {"max_steps": 1_000_000}, "run": {"plan_wait": 30.0}})
     with start_proxy(run, "--port", "0") as proxy, start(run) as trainer:
         wait_step(run, 30)
         yield run, Client(run)

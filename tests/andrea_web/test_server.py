@@ -20,6 +20,7 @@ from andrea_rundir import door
 from andrea_rundir.names import RunDir
 from andrea_web import app
 from andrea_web.server import Page
+from andrea_web.watcher import Watcher
 from harness import start_proxy, until
 from harness.dry import DryTrainer
 from harness.pages import Client
@@ -164,7 +165,7 @@ def test_a_run_that_cannot_be_read_is_said_and_shown_again_once_it_can(
 
 
 def test_the_documented_addresses_are_those_there_are(trained: RunDir) -> None:
-    made: Any = app.make(trained, "t" * 40)
+    made: Any = app.make(Watcher(trained), "t" * 40)
     paths = {route.path for route in made._inner.routes}
     text = (Path(__file__).parents[2] / "docs" / "page.md").read_text()
     assert {path for path in paths if f"`{path}`" not in text} == set()
