@@ -17,7 +17,7 @@ from andrea_cli import facts
 from andrea_cli.status import status
 from andrea_cli.stop import start_command
 from andrea_cli.vitals import newest_checkpoint, vitals
-from andrea_rundir import config
+from andrea_rundir import config, sidecars
 from andrea_rundir.checkpoint import file_size
 from andrea_rundir.faults import Fault
 from andrea_rundir.names import RunDir, checkpoint_step
@@ -39,7 +39,7 @@ Figures = dict[str, Any]
 
 def slow(run: RunDir, now: float) -> Figures:
     """What need not be looked at every second: all that `andrea status --json` prints, and the room on the disk."""
-    found = status(run, verify=False, now=now)
+    found = status(run, verify=False, now=now) | {"retired": retired(run)}
     try:
         settings = config.load(run.run_toml)
     except Fault:
@@ -137,6 +137,21 @@ def checkpoints(run: RunDir, past: Past) -> list[Figures]:
         row["mean"] = probe["mean"] if probe else None
         row["score"] = audit["score"] if audit else None
     return [found[step] for step in sorted(found, reverse=True)]
+
+
+def retired(run: RunDir) -> list[Figures]:
+    """Arms that are no longer pulled, `arm` and `why`; none where no state can be read."""
+    try:
+        listed = (sidecars.load(run.state) or {})["retired"]
+        return [{"arm": str(row["arm"]), "why": _why_retired(row)} for row in listed]
+    except (sidecars.Unusable, KeyError, TypeError):
+        return []
+
+
+def _why_retired(row: Figures) -> str:
+    if "after" in row:
+        return f"dropped by the pivot after step {row['after']:,}"
+    return "found in a state of another life, never pulled here"
 
 
 def lineage(run: RunDir) -> Figures | None:

@@ -72,6 +72,7 @@ def shown(client: Client) -> dict[str, Any]:
 def test_a_request_reaches_the_process_that_was_shown(
     client: Client, mine: RunDir, holder: subprocess.Popen[str], journal: list[logging.LogRecord]
 ) -> None:
+    until("the page knows it", lambda: shown(client)["process"])
     page = shown(client)
     assert holder.stdout is not None
     answer = client.act("checkpoint", **page)
@@ -89,6 +90,7 @@ def test_a_request_reaches_the_process_that_was_shown(
 def test_a_page_left_open_cannot_act_on_the_next_trainer(
     client: Client, mine: RunDir, holder: subprocess.Popen[str]
 ) -> None:
+    until("the page knows it", lambda: shown(client)["process"])
     page = shown(client)
     holder.kill()
     holder.wait()

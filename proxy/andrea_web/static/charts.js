@@ -159,9 +159,10 @@ async function load() {
     const last = view.last && curve && view.from === null ? `&from=${Math.max(1, curve.last - view.last + 1)}` : range;
     curve = await get(`/api/curve?columns=${COLUMNS}${last}`);
     drawLoss();
-    looks = await get("/api/probes");
+    const others = [get("/api/probes"), get(`/api/arms?columns=200${last}`)];
+    looks = await others[0];
     drawProbes();
-    drawArms(await get(`/api/arms?columns=200${last}`));
+    drawArms(await others[1]);
   } catch (error) {
     console.info(`the charts wait: ${error.message}`); // the page says what is wrong
   } finally {
