@@ -55,6 +55,7 @@ def slow(run: RunDir, now: float) -> Figures:
 def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) -> Figures:
     """`known` (from `slow`) with everything that changes from step to step as it is now."""
     presence, proxy = look(run), look(run, "proxy")
+    pid = presence.identity.get("pid") if presence.identity and presence.alive else None
     recent = facts.recent(run, FEW_EVENTS)
     newest = recent.steps[0] if recent.steps else None
     at = facts.when(newest) if newest else None
@@ -63,6 +64,7 @@ def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) ->
         "now": now,
         "state": presence.state,
         "sentence": presence.sentence,
+        "pid": pid,
         "process": identity.name(presence.identity) if presence.identity and presence.alive else None,
         "proxy": proxy.sentence,
         "ours": proxy.alive and proxy.identity is not None and proxy.identity.get("pid") == os.getpid(),
@@ -74,7 +76,7 @@ def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) ->
         "quiet_seconds": max(0.0, now - at) if at is not None else None,
         "checkpoint": newest_checkpoint(run, verify=False, now=now),
         "flags": list(newest.get("flags", [])) if newest else [],
-        "memory": _memory(known.get("pid")) if presence.alive else None,
+        "memory": _memory(pid) if pid is not None else None,
         "start": None if presence.alive else start_command(run, presence),
         "recorded": curves.last,
     }
