@@ -54,6 +54,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/why_moments.py
 	$(BIN)/python benchmarks/prepare.py
 	$(BIN)/python benchmarks/proxy_cost.py
+	$(BIN)/python benchmarks/page_cost.py
 
 # The learners on synthetic learning curves: about 25 minutes of one core.
 bench-curriculum: $(READY)

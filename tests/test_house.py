@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 ROOMS = ("common", "daemon", "proxy", "cli")
 VERBS = (
     *("init", "prepare", "check", "status", "checkpoint", "pivot", "stop", "inspect", "keep", "samples", "sample"),
-    *("export", "import", "list", "use", "rebuild-state", "units", "verify", "plot", "fork", "compare"),
+    *("export", "import", "list", "use", "rebuild-state", "units", "verify", "plot", "fork", "compare", "url"),
 )
 
 

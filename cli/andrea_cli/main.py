@@ -38,6 +38,7 @@ VERBS = {
     "import": "make a checkpoint file of an exported model",
     "plot": "draw a run's history into a picture",
     "list": "list the runs of the state directory",
+    "url": "print the way to a run's page",
     "use": "choose the run that the services work on",
     "rebuild-state": "fold a run's history anew and prove .state.json equal",
     "units": "install or uninstall the systemd units",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 
 from andrea_cli.main import EXIT_CODES, VERBS, equip
-from andrea_proxy.main import parser as proxy_parser
+from andrea_proxy.options import parser as proxy_parser
 from andrea_train.main import parser as trainer_parser
 
 HEAD = f"""\

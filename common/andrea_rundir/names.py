@@ -116,6 +116,11 @@ class RunDir:
         return self.root / ".state.json"
 
     @property
+    def page(self) -> Path:
+        """The way to the run page: its address and its token. For the owner alone."""
+        return self.root / "page.json"
+
+    @property
     def archive(self) -> Path:
         """Finished policies, one folder a pivot."""
         return self.root / "archive"

@@ -1,7 +1,8 @@
 """Who this process is, in words another process can check; and the only way to signal the one a lock names.
 
 `me` is the content of `train.lock` and `proxy.lock`. `send` never signals a number read from a file: it holds
-the process by a pidfd, compares the identity, and only then sends. Writes nothing. Imports `andrea_rundir`
+the process by a pidfd, compares the identity, and only then sends. `name` is what an asker keeps of it, to reach this
+very process later or none. Writes nothing. Imports `andrea_rundir`
 and the standard library.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from andrea_rundir.faults import Refused
@@ -36,11 +38,26 @@ def me(run_id: str = "") -> dict[str, object]:
     }
 
 
-def send(run: RunDir, sig: signal.Signals, which: Which = "train") -> int:
-    """Send `sig` to the service of `run` and return its pid; Refused unless it is starting or running."""
+def name(identity: Mapping[str, object]) -> str:
+    """One word that no other process ever has: boot, pid and start time."""
+    return "-".join(str(identity.get(key)) for key in ("boot_id", "pid", "start_ticks"))
+
+
+def send(run: RunDir, sig: signal.Signals, which: Which = "train", *, only: str | None = None) -> int:
+    """Send `sig` to the service of `run` and return its pid; Refused unless it is starting or running.
+
+    `only`: the `name` of the one process that is meant; Refused when another has taken its place.
+    """
     seen = look(run, which)
     if not seen.alive or seen.identity is None:
         raise Refused(f"not signalled: {seen.sentence}", where=str(run.root))
+    if only not in (None, name(seen.identity)):
+        raise Refused(
+            "not signalled: another process has taken its place",
+            where=str(run.root),
+            found=seen.sentence,
+            todo="look again, and ask again if it is still wanted",
+        )
     try:
         pidfd = process.hold(seen.identity)
     except process.Mismatch as mismatch:  # it ended, or was replaced, since we looked

@@ -40,6 +40,8 @@ MESSAGE_IDS = {
     "probe": "0363824f63a249f5b832b1a4ede2fd63",
     "warning": "1fb984b4fd194b35ab111ac398076bf5",
     "pivot": "13b59ab3378b4932870aa051ba040a8c",
+    "page": "376ced57f6ef4c3485840454ad6a437b",
+    "action": "54c2879fd2e04ca6a95e1a52115029f0",
     "stopping": "393b8aeae49c481daf1e3f225d0e83c3",
     "stop": "42ad8af4fc2d4a54963b329d51c8da07",
     "halt": "10e27b765cbf446abababa06013fbf8d",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from andrea_proxy.desk import Desk
@@ -24,7 +26,11 @@ TROUBLE_SECONDS = 1.0
 START_SECONDS = 60.0
 
 
-def serve(run: RunDir, signals: Signals) -> int:
+Beside = Callable[[RunDir], AbstractContextManager[object]]
+"""What is to run beside the desk while the lock is held: the page."""
+
+
+def serve(run: RunDir, signals: Signals, beside: Beside = lambda run: nullcontext()) -> int:
     """Hold the proxy's lock of a run and serve it until a stop is wished for; the exit code."""
     if not run.run_toml.exists():
         raise Refused(
@@ -37,13 +43,15 @@ def serve(run: RunDir, signals: Signals) -> int:
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)
     with Lock.acquire(run.proxy_lock, identity.me(settings.run.id)):
+        journal.setup(settings.run.name)
         publish.sweep(run.root)
         write_pidfile(run.proxy_pid, os.getpid())
         notifier = Notifier()
         service = _Service(run, signals, notifier)
         try:
-            while service.serve(settings):
-                settings = config.load(run.run_toml)
+            with beside(run):
+                while service.serve(settings):
+                    settings = config.load(run.run_toml)
             notifier.stopping("all is written")
         finally:
             remove_pidfile(run.proxy_pid, os.getpid())

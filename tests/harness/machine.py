@@ -125,6 +125,9 @@ class Machine:
         until("systemd", lambda: self.run("systemctl", "is-system-running", check=False).stdout != "", 30)
         up = ("running\n", "degraded\n")
         until("the end of booting", lambda: self.run("systemctl", "is-system-running", check=False).stdout in up, 60)
+        # A Python that lies elsewhere than it was built for must not find another one's library.
+        self.write("/etc/ld.so.conf.d/0-lent-python.conf", f"{self.python.parents[1] / 'lib'}\n")
+        self.run("ldconfig")
 
     @property
     def python(self) -> Path:

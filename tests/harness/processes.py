@@ -88,9 +88,10 @@ def start_proxy(
     env: dict[str, str] | None = None,
     new_group: bool = False,
 ) -> Trainer:
-    """Start a proxy on `run`, as `start` starts a trainer."""
+    """Start a proxy on `run`, as `start` starts a trainer; without the page, unless it is given a port."""
+    args = args if "--port" in args else (*args, "--no-web")
     output = run.root.with_name(run.root.name + ".proxy.log")
-    return _start("andrea_proxy.main", run, args, hurt, under, env, new_group, output)
+    return _start("andrea_web.main", run, args, hurt, under, env, new_group, output)
 
 
 def _start(

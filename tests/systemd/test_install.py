@@ -13,7 +13,7 @@ from harness.machine import STATE
 
 UNITS = Path(__file__).parents[2] / "units"
 POLICY = '[arms.words]\npath = "/srv/texts"\n'
-HEALTH = "GET /healthz HTTP/1.0\r\n\r\n"
+HEALTH = "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n"
 
 
 def ask(host: Host, where: str) -> str:
