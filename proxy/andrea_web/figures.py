@@ -15,7 +15,7 @@ from typing import Any
 
 from andrea_cli import facts
 from andrea_cli.status import status
-from andrea_cli.stop import start_command
+from andrea_cli.use import start_command
 from andrea_cli.vitals import newest_checkpoint, vitals
 from andrea_rundir import config, sidecars
 from andrea_rundir.checkpoint import file_size
@@ -77,7 +77,7 @@ def fast(run: RunDir, known: Figures, curves: Curves, past: Past, now: float) ->
         "checkpoint": newest_checkpoint(run, verify=False, now=now),
         "flags": list(newest.get("flags", [])) if newest else [],
         "memory": _memory(pid) if pid is not None else None,
-        "start": None if presence.alive else start_command(run, presence),
+        "start": None if presence.alive else start_command(run.root),
         "recorded": curves.last,
     }
     found["warnings"] = [_warning(event) for event in list(past.warnings)[::-1]]
