@@ -9,12 +9,12 @@ from andrea_rundir.events import read_back
 from andrea_rundir.names import RunDir
 
 
-def until(what: str, happened: Callable[[], bool], timeout: float = 150) -> None:
-    """Return as soon as `happened()`; fail the test after `timeout` seconds."""
+def until(what: str, happened: Callable[[], bool], timeout: float = 150, pause: float = 0.01) -> None:
+    """Return as soon as `happened()`, asked every `pause` seconds; fail the test after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not happened():
         assert time.monotonic() < deadline, f"{what}: not within {timeout} s"
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def last_step(run: RunDir) -> int:

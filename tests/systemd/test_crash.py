@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from andrea_rundir.names import RunDir
-from harness import until, wait_step
+from harness import wait_step
 from harness.host import PATIENT, PROXY, TRAIN, Host
 
 SOON = "RestartSec=500ms"
@@ -32,12 +32,12 @@ def test_kill_9_of_either(host: Host) -> None:
     proxy, trainer = host.machine.main_pid(PROXY), host.machine.main_pid(TRAIN)
     wait_step(run, 15)
     host.machine.kill(trainer, signal.SIGKILL)
-    until("another trainer", lambda: host.machine.main_pid(TRAIN) not in (0, trainer))
+    host.until("another trainer", lambda: host.machine.main_pid(TRAIN) not in (0, trainer))
     host.until_state(TRAIN, lambda state: state[0] == "active")
     assert host.machine.main_pid(PROXY) == proxy
     trainer = host.machine.main_pid(TRAIN)
     host.machine.kill(proxy, signal.SIGKILL)
-    until("another proxy", lambda: host.machine.main_pid(PROXY) not in (0, proxy))
+    host.until("another proxy", lambda: host.machine.main_pid(PROXY) not in (0, proxy))
     host.until_state(PROXY, lambda state: state[0] == "active")
     assert host.show(PROXY, "NRestarts")["NRestarts"] == "1"
     assert host.machine.main_pid(TRAIN) == trainer
@@ -53,7 +53,7 @@ def test_the_proxy_is_back_within_a_second(host: Host) -> None:
     for _ in range(3):
         pid = host.machine.main_pid(PROXY)
         host.machine.kill(pid, signal.SIGKILL)
-        until("another proxy", lambda pid=pid: host.machine.main_pid(PROXY) not in (0, pid))
+        host.until("another proxy", lambda pid=pid: host.machine.main_pid(PROXY) not in (0, pid))
     words = host.machine.journal("-u", PROXY, "_PID=1", since=since)
     died, back = (
         [int(word["_SOURCE_REALTIME_TIMESTAMP"]) for word in words if word.get("MESSAGE_ID") == kind]
@@ -71,7 +71,7 @@ def test_a_hung_trainer_is_aborted(host: Host) -> None:
     host.start()
     since, pid = host.machine.now(), host.machine.main_pid(TRAIN)
     host.machine.kill(pid, signal.SIGSTOP)
-    until("another trainer", lambda: host.machine.main_pid(TRAIN) not in (0, pid), 60)
+    host.until("another trainer", lambda: host.machine.main_pid(TRAIN) not in (0, pid), 60)
     host.until_state(TRAIN, lambda state: state[0] == "active")
     messages = [str(entry["MESSAGE"]) for entry in host.machine.journal("-u", TRAIN, since=since)]
     assert any("Watchdog timeout" in message for message in messages)
@@ -115,7 +115,7 @@ def test_a_run_that_must_not_go_on(
     assert reason in shown
     errors = host.machine.journal("-p", "err", "-t", TRAIN, since=since)
     assert any(reason in entry["MESSAGE"] for entry in errors)
-    until("the alert", lambda: told(host, since) != [])
+    host.until("the alert", lambda: told(host, since) != [])
     assert told(host, since) == [f"{TRAIN}.service exit-code 78"]
     halts = [entry["ANDREA_STEP"] for entry in host.machine.journal("ANDREA_EVENT=halt", since=since)]
     if halted is None:  # nothing of the run was touched
@@ -142,10 +142,10 @@ def test_five_crashes(host: Host) -> None:
     host.hurt({"at": "andrea_service.signals:Signals.install", "call": 1, "do": "KILL"}, also=("RestartSec=2200ms",))
     since = host.machine.now()
     assert host.run("systemctl", "start", TRAIN, check=False).returncode == 1
-    until(
+    host.until(
         "the limit", lambda: host.show(TRAIN, "ActiveState", "NRestarts") == {"ActiveState": "failed", "NRestarts": "5"}
     )
     messages = [str(entry["MESSAGE"]) for entry in host.machine.journal("-u", TRAIN, since=since)]
     assert any("Start request repeated too quickly" in message for message in messages)
-    until("the alert", lambda: told(host, since) != [])
+    host.until("the alert", lambda: told(host, since) != [])
     assert [line.split()[0] for line in told(host, since)] == [f"{TRAIN}.service"]

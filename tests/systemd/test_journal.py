@@ -12,7 +12,7 @@ from statistics import median
 
 from andrea_rundir.events import Event, read
 from andrea_rundir.names import RunDir, checkpoint_name
-from harness import until, wait_step
+from harness import wait_step
 from harness.host import CADENCE, TRAIN, Host
 from harness.machine import STATE
 
@@ -48,11 +48,11 @@ def test_a_flood(host: Host) -> None:
     with strict_journal(host):
         since = host.machine.now()
         host.start()
-        until("the flood", lambda: host.machine.journal(*flooded(0, 0), since=since) != [])
+        host.until("the flood", lambda: host.machine.journal(*flooded(0, 0), since=since) != [])
         with stopped(host, "systemd-journald"):
             time.sleep(SECONDS)  # its socket takes a few hundred lines
             wait_step(run, host.last_step(run) + 2 * CADENCE)  # two checkpoints, each with lines of its own
-        until("its end", lambda: host.machine.journal(*flooded(BURSTS - 1, LINES - 1), since=since) != [], 60)
+        host.until("its end", lambda: host.machine.journal(*flooded(BURSTS - 1, LINES - 1), since=since) != [], 60)
         host.stop()
         found = host.machine.journal("ANDREA_EVENT=flood", since=since)
         assert [(int(entry["ANDREA_BURST"]), int(entry["ANDREA_LINE"])) for entry in found] == [

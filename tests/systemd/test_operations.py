@@ -35,6 +35,7 @@ UNTYPED = {
     "systemctl edit andrea-proxy.socket": "opens an editor",
     "kill PID": "test_signals",
     "andrea prepare RUN": "the page does it with --policy",
+    "rm -r": "no run is named",
     "ssh -L 8470:127.0.0.1:8470 HOST": "the machine has no network",
     "ssh -L 8470:/run/andrea/NAME.sock HOST": "the machine has no network",
     "systemctl reset-failed andrea-train": "the page does it to a named run",
@@ -60,11 +61,12 @@ class Typed:
 
 
 def sections() -> dict[str, list[Typed]]:
-    """The commands of every section, in order; of a file to be written, the `cat` that writes it."""
+    """The commands of every section, in order; of a file to be written, the `cat` that writes it. A block of a kind
+    of its own (```text) is not typed."""
     found: dict[str, list[Typed]] = {}
     for part in re.split(r"(?m)^## ", PAGE)[1:]:
-        blocks = re.findall(r"(?ms)^```\n(.*?)^```$", part)
-        found[part.splitlines()[0]] = [typed for block in blocks for typed in commands(block)]
+        blocks = re.findall(r"(?ms)^```(\w*)\n(.*?)^```$", part)
+        found[part.splitlines()[0]] = [typed for kind, block in blocks if not kind for typed in commands(block)]
     return found
 
 
@@ -112,7 +114,7 @@ class Operator:
                 return self.lacks(typed, said) == []
 
             try:
-                until(command, shows, 200)
+                until(command, shows, 200, pause=0.5)
             except AssertionError as late:
                 raise AssertionError(f"{late}\n{self.lacks(typed, said)} is not in:\n{said}") from None
         else:
@@ -173,7 +175,7 @@ def test_the_page_from_top_to_bottom(operator: Operator) -> None:
             if "-m venv" in one.command:
                 machine.lend(VENV)
         if title == "Alerts":
-            until("a mail", lambda: machine.journal("-t", "mail") != [])
+            until("a mail", lambda: machine.journal("-t", "mail") != [], pause=0.5)
         if title == "Upgrade":
             assert NEW in machine.run("andrea", "--version").stdout
         if title == "Move to another disk":
@@ -190,7 +192,7 @@ def boundary(machine: Machine) -> int:
 def test_every_command_in_the_text_is_one_of_them() -> None:
     """Or stands in UNTYPED."""
     typed = {one.command.partition("  ")[0] for commands in sections().values() for one in commands}
-    text = re.sub(r"(?ms)^```\n.*?^```$", "", PAGE)
+    text = re.sub(r"(?ms)^```\w*\n.*?^```$", "", PAGE)
     inline = {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)}
     programs = ("systemctl ", "journalctl ", "andrea ", "kill ", "ssh ", "rm ", "usermod ")
     named = {code for code in inline if code.startswith(programs) and not re.fullmatch(r"andrea \S+", code)}

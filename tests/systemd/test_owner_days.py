@@ -12,7 +12,7 @@ import pytest
 
 from andrea_rundir import lossfile
 from andrea_rundir.names import RunDir
-from harness import until, wait_step
+from harness import wait_step
 from harness.commands import CONFIG
 from harness.host import READER, TRAIN, Host
 from harness.runs import texts
@@ -111,7 +111,7 @@ def fork(host: Host, run: RunDir) -> RunDir:
     host.until_state(f"{TRAIN}@branch", lambda state: state == ("inactive", "success"))
     branch = RunDir(host.machine.state / "branch")
     for one in (run, branch):
-        until("the entries", lambda one=one: recorded(one) >= last)
+        host.until("the entries", lambda one=one: recorded(one) >= last)
     assert "one seed" in look(host, "andrea", "compare", "days", "branch", "--plot", "both.png")
     return branch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from andrea_rundir import checkpoint
-from harness import until, wait_step
+from harness import wait_step
 from harness.host import TRAIN, Host
 
 CLEAN = ("inactive", "success")
@@ -34,7 +34,7 @@ def test_usr1_to_every_process(host: Host) -> None:
     since = host.machine.now()
     host.start()
     host.systemctl("kill", "-s", "USR1", TRAIN)
-    until("a checkpoint", lambda: host.newest(run) > 0)
+    host.until("a checkpoint", lambda: host.newest(run) > 0)
     first = host.newest(run)
     wait_step(run, host.last_step(run) + 50)
     assert host.newest(run) == first
@@ -42,7 +42,7 @@ def test_usr1_to_every_process(host: Host) -> None:
     assert len(before) == 1 + 3
     for _ in range(50):
         host.systemctl("kill", "-s", "USR1", TRAIN)
-    until("another", lambda: host.newest(run) > first)
+    host.until("another", lambda: host.newest(run) > first)
     wait_step(run, host.last_step(run) + 50)
     assert processes(host) == before
     assert host.show(TRAIN, "NRestarts")["NRestarts"] == "0"
@@ -59,7 +59,7 @@ def test_usr1_before_there_is_anybody_to_take_it(host: Host) -> None:
     host.make()
     host.dawdle()
     host.systemctl("start", "--no-block", TRAIN)
-    until("its program", lambda: host.program(TRAIN) == TRAIN)
+    host.until("its program", lambda: host.program(TRAIN) == TRAIN)
     host.systemctl("kill", "-s", "USR1", TRAIN)
     host.until_state(TRAIN, lambda state: state[0] != "activating" or host.show(TRAIN, "NRestarts")["NRestarts"] != "0")
     assert host.machine.state_of(TRAIN) == ("active", "success")

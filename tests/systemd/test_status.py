@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from andrea_rundir.names import RunDir
-from harness import until
 from harness.host import OUTSIDER, PROXY, READER, TRAIN, VENV, Host
 from harness.machine import STATE
 
@@ -47,10 +46,10 @@ def test_a_life(readers: Host) -> None:
     assert "never started" in host.status(run)["sentence"]
     host.hurt({"at": "andrea_train.loop:Loop._step", "call": 1, "do": "STOP"}, also=("WatchdogSec=0",))
     host.systemctl("start", "--no-block", TRAIN)
-    until("a start event", lambda: run.events.is_dir() and any(run.events.iterdir()))
+    host.until("a start event", lambda: run.events.is_dir() and any(run.events.iterdir()))
     agreed(host, run, "starting", inside=True)
     host.machine.kill(host.machine.main_pid(TRAIN), signal.SIGCONT)
-    until("a step", lambda: host.status(run)["state"] == "running")
+    host.until("a step", lambda: host.status(run)["state"] == "running")
     agreed(host, run, "running", inside=True)
     assert host.status(run, user="andrea")["state"] == "running"
     host.stop()
@@ -76,7 +75,7 @@ def test_other_ends(readers: Host) -> None:
     host.run("systemctl", "start", TRAIN, check=False)
     agreed(host, halted, "halted")
     with stranger(host, halted):
-        until("the lock", lambda: host.status(halted)["state"] != "halted")
+        host.until("the lock", lambda: host.status(halted)["state"] != "halted")
         agreed(host, halted, "foreign")
     assert host.status(halted, user=OUTSIDER)["state"] == "unknown"
 

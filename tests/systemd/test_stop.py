@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 
 from andrea_rundir import checkpoint, lossfile
-from harness import until
 from harness.disk import hanging, slow
 from harness.host import TRAIN, Host
 
@@ -19,13 +18,13 @@ def test_stop(host: Host) -> None:
     """The step is finished, its checkpoint published, and the sidecar knows the same last step."""
     run = host.make()
     host.start()
-    until("the curriculum", lambda: run.loss.exists())
+    host.until("the curriculum", lambda: run.loss.exists())
     host.stop()
     assert host.machine.state_of(TRAIN) == CLEAN
     last = host.last_step(run)
     assert host.newest(run) == last
     checkpoint.inspect(run.checkpoint(last))
-    until("the last entry", lambda: [entry["step"] for entry in lossfile.read(run.loss)][-1] == last)
+    host.until("the last entry", lambda: [entry["step"] for entry in lossfile.read(run.loss)][-1] == last)
 
 
 def test_a_slow_disk_gets_its_time(host: Host) -> None:
@@ -48,12 +47,12 @@ def test_a_hung_disk_ends_in_a_kill(host: Host) -> None:
     host.change(f"{TRAIN}.service", "TimeoutStopSec=2s")
     host.start()
     host.systemctl("kill", "-s", "USR1", TRAIN)
-    until("a checkpoint", lambda: host.newest(run) > 0)
+    host.until("a checkpoint", lambda: host.newest(run) > 0)
     before = host.newest(run)
     with hanging(host.machine.state):
         host.systemctl("stop", "--no-block", TRAIN)
         killed = ("stop-sigkill", "final-sigterm", "final-sigkill", "failed")
-        until("a kill", lambda: host.show(TRAIN, "SubState")["SubState"] in killed, 60)
+        host.until("a kill", lambda: host.show(TRAIN, "SubState")["SubState"] in killed, 60)
     assert host.until_state(TRAIN, lambda state: state[0] == "failed") == ("failed", "timeout")
     assert host.newest(run) == before
     checkpoint.inspect(run.checkpoint(before))
@@ -66,9 +65,9 @@ def test_a_stop_while_it_starts(host: Host) -> None:
     host.dawdle()
     for late in (False, True):
         host.systemctl("start", "--no-block", TRAIN)
-        until("its program", lambda: host.program(TRAIN) == TRAIN)
+        host.until("its program", lambda: host.program(TRAIN) == TRAIN)
         if late:
-            until("the lock", lambda: run.train_pid.exists())
+            host.until("the lock", lambda: run.train_pid.exists())
         host.machine.kill(host.machine.main_pid(TRAIN), signal.SIGTERM)
         assert host.until_state(TRAIN, lambda state: state[0] in ("inactive", "failed")) == CLEAN
         assert host.show(TRAIN, "NRestarts")["NRestarts"] == "0"
