@@ -44,10 +44,12 @@ def attempts(host: Host, unit: str) -> dict[str, Any]:
 @pytest.mark.parametrize(("unit", "writable"), [(TRAIN, {"state", "cache"}), (PROXY, {"state"})])
 def test_inside(host: Host, unit: str, writable: set[str]) -> None:
     """No write outside state and cache, no network, no home directories, nobody else's processes."""
+    host.machine.write("/home/somebody/letter", "")
     found = attempts(host, unit)
     assert {name for name, done in found["writes"].items() if done} == {*writable, "tmp"}
     assert not any(found["network"].values()), found
     assert found["namespace"] != host.run("readlink", "/proc/self/ns/net").stdout.strip()
+    assert host.show(unit, "IPAddressDeny") == {"IPAddressDeny": "::/0 0.0.0.0/0"}  # if a socket ever got in
     assert found["homes"] == []
     assert found["processes"] <= 2, found  # itself, and the other service
     assert found["user"] == "andrea"
