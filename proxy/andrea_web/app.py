@@ -25,7 +25,7 @@ from andrea_rundir import config, sidecars
 from andrea_rundir.faults import Fault, Usage
 from andrea_web import actions, charts, metrics, pages, stream
 from andrea_web.drawing import draw
-from andrea_web.figures import lineage
+from andrea_web.figures import origin
 from andrea_web.guard import Guard
 from andrea_web.watcher import Watcher
 
@@ -79,7 +79,7 @@ class _Site:
             left=_chosen(request, "left", audits, -2),
             right=_chosen(request, "right", audits, -1),
             drawing=draw(stretch),
-            lineage=lineage(self._run),
+            lineage=origin(self._run),
             configuration=_read(self._run.run_toml.read_text),
             policy=_read(self._run.policy_toml.read_text),
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from andrea_rundir.names import RunDir
 from andrea_web.curves import Curves
-from andrea_web.figures import Figures, lineage
+from andrea_web.figures import Figures, origin
 from andrea_web.past import Past
 
 LOOKS = 300
@@ -49,7 +49,7 @@ def looks(run: RunDir, curves: Curves, past: Past, files: list[Figures]) -> Figu
     """Held-out bits a byte, scores of samples, and the steps where something happened."""
     probes, audits = _thin(past.probes), _thin(past.audits)
     names = sorted({arm for event in probes for arm in event["arms"]})
-    begun = lineage(run)
+    begun = origin(run)
     return {
         "schema": 1,
         "probes": {
@@ -62,7 +62,7 @@ def looks(run: RunDir, curves: Curves, past: Past, files: list[Figures]) -> Figu
             "checkpoints": [row["step"] for row in files[::-1]],
             "pivots": [step - 1 for step, _ in curves.policies[1:]],
             "restarts": [event["step"] for event in past.starts[1:]],
-            "forks": [begun["step"]] if begun and isinstance(begun.get("step"), int) else [],
+            "forks": [begun["step"]] if begun and isinstance(begun.get("step"), int) and begun["step"] else [],
         },
     }
 

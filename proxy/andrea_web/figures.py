@@ -6,14 +6,13 @@ memory of the trainer) come from the system. Reads only.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from andrea_cli import facts
+from andrea_cli import facts, lineage
 from andrea_cli.status import status
 from andrea_cli.use import start_command
 from andrea_cli.vitals import newest_checkpoint, vitals
@@ -156,13 +155,12 @@ def _why_retired(row: Figures) -> str:
     return "found in a state of another life, never pulled here"
 
 
-def lineage(run: RunDir) -> Figures | None:
-    """`lineage.json` as it is; None for a run that began from nothing, or where it cannot be read."""
+def origin(run: RunDir) -> Figures | None:
+    """`lineage.json`; None for a run that began from nothing. One that cannot be read hides nothing else."""
     try:
-        content = json.loads(run.lineage.read_bytes())
-    except (OSError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
+        return lineage.read(run)
+    except Fault as fault:
+        return {"made_by": fault.what, "file": str(run.lineage), "step": 0}
 
 
 def _space(folder: Path) -> tuple[int, int]:

@@ -36,7 +36,7 @@ def ask(host: Host, token: str, path: str, body: dict[str, Any] | None = None, t
 
 def test_the_page_through_the_socket(host: Host) -> None:
     """Figures, a checkpoint and a stop, as the user of the services; no request is lost while the proxy restarts."""
-    run = host.make()
+    run = host.make(checkpoint={"every": 10_000}, probe={"every": 10_000})  # none by the cadence
     host.start()
     token = json.loads(host.andrea("url", run.root.name, "--json"))["url"].rpartition("token=")[2]
     [[status, text]] = ask(host, token, "/api/run")
