@@ -5,11 +5,12 @@ READY  := .venv/.ready
 RUN    ?= runs/demo
 BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
-.PHONY: help demo test check bench bench-curriculum bench-real gpu-check clean
+.PHONY: help demo test crash check bench bench-curriculum bench-real gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
 	@echo "make test       every check and every test"
+	@echo "make crash      every state that a power cut can leave (10 minutes, all cores; needs strace)"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      measurements, side by side"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
@@ -49,6 +50,10 @@ check: $(READY)
 # Two workers for two cores; tests of one file share their runs.
 test: check
 	$(BIN)/pytest -n 2 --dist worksteal
+
+# The whole exploration of which `make test` runs a sample: docs/reliability.md.
+crash: $(READY)
+	cd tests && ../$(BIN)/python -m crash
 
 bench: $(READY)
 	$(BIN)/python benchmarks/why_moments.py

@@ -14,6 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,7 +39,6 @@ class _Segment:
     path: Path
     fd: int
     size: int = 0
-    named: bool = False
     unsynced: list[bytes] = field(default_factory=list)
 
 
@@ -108,14 +108,11 @@ class EventLog:
                 segment, count = self._segment, len(self._segment.unsynced)
             try:
                 os.fsync(segment.fd)
-                if not segment.named:
-                    fsync_dir(self._folder)
             except OSError as error:
                 with self._lock:
                     self._give_up(segment, error)
                 return False
             with self._lock:
-                segment.named = True
                 del segment.unsynced[:count]
                 if segment.size >= self._rotate and not segment.unsynced and not self._offset:
                     self._drop(segment)
@@ -268,10 +265,20 @@ class Tail:
 
 
 def _next_segment(folder: Path) -> _Segment:
+    """An empty segment whose name is durable before anyone can read a line of it: readers note down how far they got,
+    and must never meet another file under a number that they know."""
     listed = segments(folder)
     number = int(listed[-1].stem) + 1 if listed else 1
     path = folder / f"{number:06d}.jsonl"
-    return _Segment(path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640))
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    try:
+        fsync_dir(folder)
+    except OSError:
+        os.close(fd)
+        with suppress(OSError):
+            path.unlink()
+        raise
+    return _Segment(path, fd)
 
 
 def _decode(line: bytes, path: Path, number: int) -> Event:

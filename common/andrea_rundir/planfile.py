@@ -95,7 +95,7 @@ def fallbacks(path: Path) -> Iterator[Line]:
 
 
 def _marked(path: Path, mark: bytes) -> Iterator[Line]:
-    """Lines with `mark` outside of any string: inside of one its quotes would be escaped."""
+    """Usable lines with `mark` outside of any string: inside of one its quotes would be escaped."""
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
@@ -106,7 +106,8 @@ def _marked(path: Path, mark: bytes) -> Iterator[Line]:
                     start, end = data.rfind(b"\n", 0, at) + 1, data.find(b"\n", at)
                     if end < 0:
                         return
-                    yield decode(data[start:end])
+                    if (line := _usable(data[start:end])) is not None:
+                        yield line
                     at = data.find(mark, end)
     except FileNotFoundError:
         return
@@ -173,17 +174,29 @@ class PlanFile:
         os.fsync(self._fd)  # what a killed writer left may be in memory only
 
     def append(self, lines: Sequence[Line]) -> None:
-        """Add lines, durably. OSError when they cannot be written: none was added then."""
-        data = rest = b"".join(map(encode, lines))
-        if not data:
-            return
+        """Add lines, durably. OSError when they cannot be written: none was added then.
+
+        A line with a policy's text is durable before there is a line behind it: none of those can do without it, and
+        what is not synced may survive a power cut in any part.
+        """
+        size = self._size
         try:
-            while rest:
-                rest = rest[os.write(self._fd, rest) :]
+            for i, line in enumerate(lines, start=1):
+                self._write(encode(line))
+                if line.policy_text is not None or i == len(lines):
+                    self._sync()
         except OSError:
-            os.ftruncate(self._fd, self._size)
+            self._size = size
+            os.ftruncate(self._fd, size)
             raise
-        self._size += len(data)
+
+    def _write(self, data: bytes) -> None:
+        while data:
+            count = os.write(self._fd, data)
+            self._size += count
+            data = data[count:]
+
+    def _sync(self) -> None:
         try:
             os.fsync(self._fd)
         except OSError:  # never again on that file: the same lines, under the same name, in a new one

@@ -37,6 +37,15 @@ def fsync_dir(folder: Path) -> None:
         os.close(fd)
 
 
+def fsync_file(path: Path) -> None:
+    """Makes the content of a file durable that somebody else wrote, and may not have synced yet."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
 def publish(path: Path, data: bytes, *, mode: int = 0o640) -> None:
     """Replaces `path` by `data`, durably. OSError leaves the old file as it was.
 
@@ -95,8 +104,13 @@ def sweep(folder: Path) -> list[Path]:
 
     A living writer, another service of the same run perhaps, holds a lock on its temporary file.
     """
-    leftovers = sorted(path for path in folder.iterdir() if _LEFTOVER.fullmatch(path.name))
+    leftovers = sorted(path for path in folder.iterdir() if is_temporary(path.name))
     return [path for path in leftovers if _remove_dead(path)]
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file of that name is one that is being written, or was when its writer died."""
+    return _LEFTOVER.fullmatch(name) is not None
 
 
 def set_direct(fd: int, wanted: bool) -> bool:

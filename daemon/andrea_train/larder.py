@@ -20,6 +20,7 @@ from andrea_rundir import planfile, policy
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan
+from andrea_rundir.publish import fsync_file
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,9 @@ def _of(line: planfile.Line) -> Recipe:
 
 
 def recipe(line: planfile.Line, path: Path) -> Recipe:
-    """The recipe of a line's policy, from the first line of it."""
+    """The recipe of a line's policy, from the first line of it, which is durable from now on: the line may have been
+    seen before the proxy's own sync of it was done, and steps must not outlive the policy they were trained under."""
+    fsync_file(path)
     for first in planfile.first_lines(path):
         if first.plan.policy == line.plan.policy:
             return _of(first)

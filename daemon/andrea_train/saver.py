@@ -21,7 +21,7 @@ from andrea_rundir import digests
 from andrea_rundir.config import CheckpointConfig
 from andrea_rundir.events import EventLog
 from andrea_rundir.names import RunDir, checkpoint_name
-from andrea_rundir.publish import publish_image
+from andrea_rundir.publish import fsync_dir, publish_image
 from andrea_rundir.retention import doomed
 from andrea_train.state import Staging, State
 
@@ -173,9 +173,9 @@ class Saver:
                     raise NotFinite("v has a negative value")
 
     def _protected(self, present: Collection[int], keep: Keep) -> list[int]:
-        """What is from before a regression, and the pivot's own file until the proxy has archived it."""
+        """What is from before a regression, and the pivot's own file until the archive that links it is durable."""
         steps = [] if keep.before is None else [s for s in present if s <= keep.before]
-        archived = self._run.archived(keep.pivot) / checkpoint_name(keep.pivot)
+        archived = self._run.archived(keep.pivot) / self._run.policy_toml.name
         return steps if archived.exists() else [*steps, *({keep.pivot} - {0})]
 
     def _prune(self, keep: Keep) -> None:
@@ -206,6 +206,7 @@ class Saver:
         gone = [name for name in gone if not (self._run.kept / name).exists()]
         if gone:
             try:
+                fsync_dir(self._run.root)  # a file that a power cut brings back must find its line
                 digests.forget(self._run.sums, gone)
             except OSError as error:
                 self._events.append("warning", step=None, what="digest lines not dropped", detail=str(error))

@@ -225,7 +225,7 @@ class Desk:
             return
         self._saved = now
         self._samples.save()
-        if self._recorder.waiting or self._fallbacks:
+        if not self._recorder.settled or self._fallbacks:
             return
         if (key := (self._loss.entries, self._tail.position)) == self._cached:
             return

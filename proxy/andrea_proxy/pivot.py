@@ -21,7 +21,7 @@ from andrea_proxy.policies import Policies
 from andrea_rundir import policy, sidecars, tomlfile
 from andrea_rundir.faults import BadConfig, Fault
 from andrea_rundir.names import RunDir, checkpoint_name
-from andrea_rundir.publish import aside, fsync_dir, publish
+from andrea_rundir.publish import aside, fsync_dir, fsync_file, publish
 
 Say = Callable[[str, int], None]
 """Takes a sentence and the step it is about."""
@@ -66,6 +66,7 @@ class Pivot:
                 text = tomlfile.read(request)
                 if (text, self._policies.usable(text, str(request))) == (regime.text, dict(regime.arms)):
                     raise BadConfig("this policy is in force already", where=str(request))
+                _harden(request)
             except Fault as fault:
                 self._refuse(request, fault)
             else:
@@ -105,6 +106,8 @@ class Pivot:
         folder = self._run.archived(step)
         if not (folder / "policy.toml").exists():
             folder.mkdir(parents=True, exist_ok=True)
+            fsync_dir(self._run.archive)  # before anything relies on what is in there
+            fsync_dir(self._run.root)
             if not (folder / ".state.json").exists():
                 sidecars.save(folder / ".state.json", state())
             later = max(self._run.checkpoints(), default=0) > step
@@ -114,9 +117,7 @@ class Pivot:
             if not (step in audits or later):
                 return False
             sidecars.save(folder / ".samples.json", samples.content(self._run, self._run_id, before.id, audits))
-            publish(folder / "policy.toml", before.text.encode())
-            fsync_dir(self._run.archive)
-            fsync_dir(self._run.root)
+            publish(folder / "policy.toml", before.text.encode())  # last: it says that the rest is durable
         if (text := self.pending) is not None and self._is(text, regime):
             self._keep_edit(before, regime)
             self._run.policy_pending.rename(self._run.policy_toml)
@@ -152,3 +153,15 @@ class Pivot:
             return fingerprints(self._run, rules) == dict(regime.arms)
         except BadConfig:
             return True
+
+
+def _harden(request: Path) -> None:
+    """Make durable what an editor may have left in memory: what is claimed is ours to keep. BadConfig if it fails."""
+    try:
+        fsync_file(request)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise BadConfig(
+            "the request cannot be made durable", where=str(request), found=error.strerror or str(error)
+        ) from error

@@ -1,7 +1,8 @@
 """The recorder: turns step events into entries of `.loss.json`, each step once, replays only where they differ.
 
-Promises that no step that the events tell of is missing, that reading events a second time adds nothing, and that
-what the disk refuses waits, in order. Writes `.loss.json` through `andrea_rundir.lossfile`.
+Promises that no step that the events tell of is missing, that reading events a second time adds nothing, that what the
+disk refuses waits, in order, and that steps behind a hole are not believed before it is known what made it. Writes
+`.loss.json` through `andrea_rundir.lossfile`.
 """
 
 from __future__ import annotations
@@ -23,16 +24,29 @@ class Recorder:
         self.loss = loss
         self.waiting: list[Entry] = []
         self._fresh: dict[int, Entry] = {}
+        self._at: int | None = None
+        self._held: list[Event] = []
+
+    @property
+    def settled(self) -> bool:
+        """Whether all that was taken is in the file: neither waits nor is held."""
+        return not self.waiting and not self._held
 
     def take(self, events: Iterable[Event]) -> list[str]:
         """Make entries of the step events; what was wrong with those that could not be used."""
         bad = []
         for event in events:
-            if event.get("event") == "step":
-                try:
-                    self._take(event)
-                except (KeyError, TypeError, ValueError) as error:
-                    bad.append(f"a step event at {event.get('time')} cannot be used: {error!r}")
+            try:
+                match event.get("event"):
+                    case "start":
+                        self._release(event["step"])
+                        self._at, self._held = event["step"], []
+                    case "checkpoint":
+                        self._release(event["step"])
+                    case "step":
+                        self._follow(event)
+            except (KeyError, TypeError, ValueError) as error:
+                bad.append(f"a {event['event']} event at {event.get('time')} cannot be used: {error!r}")
         return bad
 
     def flush(self) -> list[Entry]:
@@ -46,6 +60,29 @@ class Recorder:
         if not self.waiting:
             self._fresh = {}
         return written
+
+    def _follow(self, event: Event) -> None:
+        """Take a step that follows on what came before; hold one behind a hole, and all behind that.
+
+        Steps come one by one, some again after a failed sync. Where one is missing its line was lost: to a power cut,
+        if it had not been synced, and then a start from before it follows and it is trained again; else to damage, and
+        it is gone.
+        """
+        step = event["step"]
+        follows = self._last(step - 1) is not None if self._at is None else step <= self._at + 1
+        if follows and not self._held:
+            self._take(event)
+            self._at = step
+        else:
+            self._held.append(event)
+
+    def _release(self, durable: int) -> None:
+        """All events through step `durable` were synced: a hole among them is damage, what lies behind it counts."""
+        held, self._held = self._held, []
+        if held and held[0]["step"] <= durable + 1:
+            self._at = held[0]["step"] - 1
+        for event in held:
+            self._follow(event)
 
     def _take(self, event: Event) -> None:
         step = event["step"]

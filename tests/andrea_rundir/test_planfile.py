@@ -68,6 +68,13 @@ def test_policies_and_fallbacks_are_found_without_reading_the_rest(path: Path) -
     assert list(planfile.read(path)) == list(planfile.read_back(path))[::-1] == lines
 
 
+def test_a_damaged_first_line_of_a_policy_is_passed_over(path: Path) -> None:
+    """The trainer may look before the proxy has repaired the file."""
+    torn = encode(line(1, text="second", policy="10-0123456789ab"))
+    path.write_bytes(encode(line(0, text="first")) + torn[:60] + b"\0" * (len(torn) - 61) + b"\n")
+    assert planfile.first_lines(path) == [line(0, text="first")]
+
+
 def test_the_last_line_of_a_round_counts(path: Path) -> None:
     plan = PlanFile(path)
     plan.append([line(n) for n in range(8)])
