@@ -25,7 +25,7 @@ class Bars:
     def __init__(self) -> None:
         self._bars: rich.progress.Progress | None = None
         self._task: rich.progress.TaskID | None = None
-        self._shown = ("", "")
+        self._last: Progress | None = None
         self._next = 0.0
         if sys.stderr.isatty():
             self._bars = _bars()
@@ -37,22 +37,36 @@ class Bars:
 
     def __exit__(self, *_: object) -> None:
         if self._bars is not None:
+            self._end(self._bars)
             self._bars.stop()
 
     def tell(self, progress: Progress) -> None:
-        """How far one arm is."""
-        now = time.monotonic()
-        if self._bars is None or (now < self._next and self._shown == (progress.act, progress.arm)):
+        """How far one arm is; an act's last word is shown, those between now and then."""
+        if self._bars is None:
             return
-        self._next = now + REDRAW_SECONDS
-        if self._task is None or self._shown != (progress.act, progress.arm):
-            if self._task is not None:
-                self._bars.remove_task(self._task)
-            self._shown = (progress.act, progress.arm)
-            self._task = self._bars.add_task(" ".join(self._shown), total=progress.size, counts="")
+        now, last = time.monotonic(), self._last
+        another = last is None or (last.act, last.arm) != (progress.act, progress.arm)
+        if another:
+            self._end(self._bars)
+            self._task = self._bars.add_task(f"{progress.act} {progress.arm}", total=progress.size, counts="")
+        self._last = progress
+        if another or now >= self._next:
+            self._next = now + REDRAW_SECONDS
+            self._show(self._bars, progress)
+
+    def _show(self, bars: rich.progress.Progress, progress: Progress) -> None:
+        assert self._task is not None, "its bar has been added"
         tokens = f", {progress.tokens:,} tokens" if progress.tokens else ""
         counts = f"{output.size(progress.bytes)}, {progress.documents:,} documents{tokens}"
-        self._bars.update(self._task, completed=progress.read, counts=counts)
+        bars.update(self._task, completed=progress.read, counts=counts)
+
+    def _end(self, bars: rich.progress.Progress) -> None:
+        """Show where the act under way came to, and take its bar away."""
+        if self._task is not None and self._last is not None:
+            self._show(bars, self._last)
+            bars.refresh()
+            bars.remove_task(self._task)
+            self._task = None
 
 
 def _bars() -> rich.progress.Progress:

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -102,7 +103,7 @@ def test_a_live_run_is_shown_saved_pivoted_and_stopped(live: tuple[RunDir, Clien
             made_before = checkpoints(run)
             page.locator("#checkpoint").click()
             expect(page.locator("#answer")).to_contain_text("A checkpoint is asked for")
-            until("it is made", lambda count=len(made_before): len(checkpoints(run)) > count)  # type: ignore[misc]
+            until("it is made", partial(more_than, run, len(made_before)))
             if "signal" in (reasons := checkpoints(run)):
                 break
         assert "signal" in reasons
@@ -150,6 +151,10 @@ def test_a_live_run_is_shown_saved_pivoted_and_stopped(live: tuple[RunDir, Clien
 def checkpoints(run: RunDir) -> list[str]:
     """Why each one was made, newest first."""
     return [event["reason"] for event in read_back(run.events) if event["event"] == "checkpoint"]
+
+
+def more_than(run: RunDir, count: int) -> bool:
+    return len(checkpoints(run)) > count
 
 
 def when(text: str) -> float:
