@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from typing import Any
 
 from andrea_rundir import digests
 from andrea_rundir.checkpoint import unsound
@@ -118,6 +119,7 @@ class Saver:
         began = time.monotonic()
         self._staging.wait()
         digest, sound = self._beside.submit(self._digest), self._beside.submit(self._refuse_unsound)
+        both: tuple[Future[Any], ...] = (digest, sound)
         try:
             if not self._events.sync():
                 raise OSError(errno.ENOSPC, self._events.trouble or "events cannot be written")
@@ -128,7 +130,7 @@ class Saver:
             self._prune(job.keep)
             return Saved(job, None, str(error))
         finally:
-            wait((digest, sound))  # they read the staging buffer
+            wait(both)  # they read the staging buffer
         name = checkpoint_name(job.step)
         self._events.append(
             "checkpoint",
