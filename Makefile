@@ -20,6 +20,7 @@ help:
 
 # torch comes first and pinned; one that is there already (the CPU wheel, say) is kept.
 $(READY): pyproject.toml constraints.txt
+	@echo "making .venv: torch and the rest are fetched, which takes minutes"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'

@@ -25,6 +25,14 @@ def vacant(path: Path, what: str = "the run directory") -> Path:
     """The real path of a directory that can be made; Refused, or BadConfig on a network file system, if not."""
     target = Path(os.path.realpath(path))
     refuse_network(target)
+    for around in target.parents:
+        if (around / "run.toml").exists():
+            raise Refused(
+                f"{what} would lie inside a run",
+                where=str(target),
+                found=f"{around} is one",
+                todo="choose a place beside it: what is inside goes where the run goes, also when it is removed",
+            )
     if not os.path.lexists(target):
         return target
     if not target.is_dir():

@@ -13,6 +13,7 @@ from andrea_cli import facts, output
 from andrea_rundir import door
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import locate
+from andrea_service.presence import look
 
 LOCAL_PORT = 8470
 """Where ssh brings the page of a unix socket."""
@@ -35,6 +36,8 @@ def run(args: Namespace) -> int:
             where=str(directory.page),
             todo="repeat the command with sudo",
         ) from None
+    if not (proxy := look(directory, "proxy")).alive:
+        raise Refused("no page is served", where=str(directory.root), found=proxy.sentence, todo="start andrea-proxy")
     if found is None or found.address is None:
         raise Refused(
             "no page is served",

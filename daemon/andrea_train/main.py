@@ -1,7 +1,7 @@
 """`andrea-train --run RUN`: from the command line to a loop that trains, and back to an exit code.
 
-Promises that signals are taken care of before anything heavy is imported, and that no file of a run is touched
-before its lock is held. Writes `train.lock` and `train.pid`.
+Promises that signals are taken care of, and the run's lock is held, before anything heavy is imported. Writes no file
+itself.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ def _main() -> int:
     # Threads that wait for each other sleep instead of spinning: beside any other load, spinning costs a factor of ten.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     from andrea_rundir.names import locate
-    from andrea_train.start import train
+    from andrea_service.held import held
 
-    return train(locate(args.run), signals, args.until_step)
+    run = locate(args.run)
+    with held(run, run.train_lock, run.train_pid) as settings:
+        from andrea_train.start import train  # torch: seconds
+
+        return train(run, settings, signals, args.until_step)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,26 @@
-"""From a run directory to a loop that is ready to train: lock, files, device, state, in that order.
+"""From a run that is held to a loop that is ready to train: files, device, state, in that order.
 
-Promises that a second trainer changes nothing, that a checkpoint that cannot be used is named and set aside and never
-deleted, and that whatever changes the bits of a run stands in its history. Writes `train.lock`, `train.pid` and the
-start event.
+Promises that a checkpoint that cannot be used is named and set aside and never deleted, and that whatever changes the
+bits of a run stands in its history. Writes the start event and, when the run cannot go on, the halt event.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
-import os
-from contextlib import suppress
 
 import torch
 
 from andrea_corpus.order import stream_seed
 from andrea_corpus.tokenizer import check_fits
 from andrea_corpus.tokenizer import load as load_tokenizer
-from andrea_rundir import checkpoint, config, filesystem, publish
+from andrea_rundir import checkpoint, config, seed
 from andrea_rundir.events import EventLog
-from andrea_rundir.faults import EXIT_CONFIG, EXIT_OK, Fault, Halt, Refused
-from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
+from andrea_rundir.faults import EXIT_CONFIG, EXIT_OK, Fault, Halt
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import round_of
 from andrea_rundir.planfile import PlanReader
-from andrea_service import identity, journal, owner
+from andrea_service import journal
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 from andrea_train import account, model
@@ -47,39 +43,25 @@ from andrea_train.state import Staging, State
 from andrea_train.stepper import Stepper
 
 
-def train(run: RunDir, signals: Signals, until: int | None) -> int:
-    """Hold the run's lock and train it; the exit code."""
-    if not run.run_toml.exists():
-        raise Refused(
-            "no run here",
-            where=str(run.root),
-            expected="a directory with a run.toml",
-            todo="`andrea init` makes one",
-        )
-    owner.become(run.root)
-    filesystem.refuse_network(run.root)
-    settings = config.load(run.run_toml)
+def train(run: RunDir, settings: config.RunConfig, signals: Signals, until: int | None) -> int:
+    """Train a run whose lock is held; the exit code."""
     log, notifier = journal.setup(settings.run.name), Notifier()
-    with Lock.acquire(run.train_lock, identity.me(settings.run.id)):
-        publish.sweep(run.root)
-        with suppress(OSError):  # an address only: a full disk must not keep the one away that can prune
-            write_pidfile(run.train_pid, os.getpid())
-        events = EventLog(run.events)
-        try:
-            return _train(run, settings, events, signals, until, log, notifier)
-        except Fault as fault:
-            if fault.exit_code == EXIT_CONFIG:
-                sick = isinstance(fault, Halt)
-                step = fault.step if isinstance(fault, Halt) else max(run.checkpoints(), default=0)
-                events.append("halt", step=step, reason=fault.what, cause="health" if sick else "setup")
-                events.sync()
-                text = f"halted after step {step}: {fault.what}"
-                notifier.status(text)
-                log.error("%s", text, extra={"event": "halt", "step": step})
-            raise
-        finally:
-            events.close()
-            remove_pidfile(run.train_pid, os.getpid())
+    events = EventLog(run.events)
+    try:
+        seed.refuse_another(run, settings)
+        return _train(run, settings, events, signals, until, log, notifier)
+    except Fault as fault:
+        if fault.exit_code == EXIT_CONFIG:
+            sick = isinstance(fault, Halt)
+            step = fault.step if isinstance(fault, Halt) else max(run.checkpoints(), default=0)
+            events.append("halt", step=step, reason=fault.what, cause="health" if sick else "setup")
+            events.sync()
+            text = f"halted after step {step}: {fault.what}"
+            notifier.status(text)
+            log.error("%s", text, extra={"event": "halt", "step": step})
+        raise
+    finally:
+        events.close()
 
 
 def _train(

@@ -27,6 +27,7 @@ from andrea_rundir.events import Tail, segments
 from andrea_rundir.faults import NoDevice
 from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir
+from andrea_service.held import held
 from andrea_service.signals import Signals
 from andrea_train import cuda, device
 from andrea_train.answer import Request, answer
@@ -119,7 +120,8 @@ def _train(scratch: RunDir, seconds: float) -> None:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        train(scratch, signals, None)
+        with held(scratch, scratch.train_lock, scratch.train_pid) as settings:
+            train(scratch, settings, signals, None)
     finally:
         ended.set()
         watcher.join()

@@ -1,12 +1,11 @@
 """The process around the desk: one per run, heard and seen by the service manager, ended by SIGTERM with all flushed.
 
 Promises that a second proxy changes nothing, that it starts before, after or without the trainer, and that a full
-disk makes it wait and say so. Writes `proxy.lock` and `proxy.pid`.
+disk makes it wait and say so. Writes no file itself.
 """
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +13,11 @@ from typing import Any
 
 from andrea_proxy.desk import Desk
 from andrea_proxy.watch import Watch
-from andrea_rundir import config, filesystem, publish
-from andrea_rundir.faults import EXIT_OK, Refused
-from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
+from andrea_rundir import config, seed
+from andrea_rundir.faults import EXIT_OK
 from andrea_rundir.names import RunDir
-from andrea_service import identity, journal, owner
+from andrea_service import journal
+from andrea_service.held import held
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 
@@ -32,29 +31,15 @@ Beside = Callable[[RunDir], AbstractContextManager[object]]
 
 def serve(run: RunDir, signals: Signals, beside: Beside = lambda run: nullcontext()) -> int:
     """Hold the proxy's lock of a run and serve it until a stop is wished for; the exit code."""
-    if not run.run_toml.exists():
-        raise Refused(
-            "no run here",
-            where=str(run.root),
-            expected="a directory with a run.toml",
-            todo="`andrea init` makes one",
-        )
-    owner.become(run.root)
-    filesystem.refuse_network(run.root)
-    settings = config.load(run.run_toml)
-    with Lock.acquire(run.proxy_lock, identity.me(settings.run.id)):
+    with held(run, run.proxy_lock, run.proxy_pid) as settings:
+        seed.refuse_another(run, settings)
         journal.setup(settings.run.name)
-        publish.sweep(run.root)
-        write_pidfile(run.proxy_pid, os.getpid())
         notifier = Notifier()
         service = _Service(run, signals, notifier)
-        try:
-            with beside(run):
-                while service.serve(settings):
-                    settings = config.load(run.run_toml)
-            notifier.stopping("all is written")
-        finally:
-            remove_pidfile(run.proxy_pid, os.getpid())
+        with beside(run):
+            while service.serve(settings):
+                settings = config.load(run.run_toml)
+        notifier.stopping("all is written")
     return EXIT_OK
 
 

@@ -59,3 +59,11 @@ def test_a_parent_in_use_by_others_stays(tmp_path: Path) -> None:
         (tmp_path / "a" / "other").write_text("x")
         raise ValueError("mine")
     assert os.listdir(tmp_path / "a") == ["other"]
+
+
+def test_no_run_inside_a_run(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.toml").touch()
+    with pytest.raises(Refused, match="would lie inside a run"):
+        vacant(tmp_path / "run" / "deep" / "branch")
+    assert vacant(tmp_path / "branch") == tmp_path / "branch"

@@ -9,10 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from andrea_rundir.config import load
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
-from harness import start, wait_step
+from andrea_service.presence import look
+from harness import start, start_proxy, until, wait_step
 
 Make = Callable[..., RunDir]
 
@@ -36,6 +39,37 @@ def test_a_second_trainer_exits_75_and_touches_nothing(make: Make) -> None:
         assert str(first.pid) in second.said()
         first.signal(signal.SIGCONT)
         assert first.stop() == 0
+
+
+@pytest.fixture
+def no_torch(tmp_path: Path) -> dict[str, str]:
+    """An environment in which importing torch takes for ever."""
+    (tmp_path / "torch.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
+    return {"PYTHONPATH": str(tmp_path)}
+
+
+def test_the_run_is_held_before_torch_is_imported(make: Make, no_torch: dict[str, str]) -> None:
+    """Seconds pass until then: a second trainer is refused meanwhile, and status does not say that nothing runs."""
+    run = make("held", LONG)
+    with start(run, env=no_torch) as first:
+        until("it is held", lambda: look(run).state == "starting")
+        with start(run, env=no_torch) as second:
+            assert second.wait() == 75 and str(first.pid) in second.said()
+
+
+def test_a_run_keeps_its_seed(make: Make) -> None:
+    run = make("seed", {"optimizer": {"max_steps": 20}})
+    with start(run, "--until-step", "10") as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    seed = load(run.run_toml).run.seed
+    run.run_toml.write_text(run.run_toml.read_text().replace(f"seed = {seed}", "seed = 7"))
+    for refused in (start(run), start_proxy(run)):
+        with refused:
+            assert refused.wait() == 78 and "a run keeps its seed" in refused.said(), refused.said()
+    assert max(run.checkpoints()) == 10
+    run.run_toml.write_text(run.run_toml.read_text().replace("seed = 7", f"seed = {seed}"))
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
 
 
 def test_the_first_checkpoint_extends_the_start_as_long_as_it_moves(make: Make, tmp_path: Path) -> None:
