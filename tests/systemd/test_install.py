@@ -64,7 +64,7 @@ def test_two_named_runs_side_by_side(host: Host) -> None:
         assert host.machine.state_of(f"{PROXY}@{name}") == ("active", "success")
         assert ask(host, f"/run/andrea/{name}.sock").endswith("\n\nok\n\n")
     units = [f"{kind}@{name}" for name in ("*",) for kind in (TRAIN, PROXY)]
-    active = ("list-units", "--plain", "--no-legend", "--state=active")
+    active = ("list-units", "--plain", "--no-legend", "--state=active,activating,deactivating")
     assert len(host.systemctl(*active, *units).splitlines()) == 6  # a trainer, a proxy and a socket each
     assert f"start again: systemctl start {TRAIN}@{name}\n" in host.andrea("stop", name)
     host.systemctl("stop", "andrea.target")  # which was never started, and waits all the same
