@@ -23,7 +23,8 @@ from crash.readers import Readers
 from crash.truth import Truth
 from crash.twin import different
 
-CHUNK = 12
+CHUNK, STEP = 12, 1000
+"""Prefixes that a process goes through at a time; states between two lines of progress."""
 Found = tuple[set[int], list[str]]
 
 
@@ -54,7 +55,7 @@ def go_on(recording: Recording, known: Truth, folder: Path, number: int, of: int
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="crash", description=__doc__)
-    parser.add_argument("--draws", type=int, default=8, help="mixtures drawn for each prefix")
+    parser.add_argument("--draws", type=int, default=1, help="mixtures drawn for each prefix")
     parser.add_argument("--twins", type=int, default=8, help="states from which real processes go on")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -68,7 +69,8 @@ def main() -> int:
         with multiprocessing.get_context("fork").Pool(args.processes) as pool:
             look = partial(explore, recording, known, folder, args.draws)
             for marks, complained in pool.imap_unordered(look, range(0, len(recording.ops) + 1, CHUNK)):
-                seen |= marks
+                if len(seen) // STEP < len(seen := seen | marks) // STEP:
+                    print(f"  {len(seen)} states, {time.monotonic() - began:.0f} s", flush=True)
                 wrong += complained
             print(f"{len(seen)} different states, {len(wrong)} complaints", flush=True)
             hurt = partial(mutate, recording, known, folder)

@@ -65,8 +65,9 @@ def main() -> None:
     andrea("init", run.root, "--config", outside / "run.toml", "--policy", outside / "policy.toml")
     tell("made")
 
-    with start_proxy(run), start(run, hurt=[at_step(8, "KILL")]) as trainer:
+    with start_proxy(run, hurt=[PLANNED]) as proxy, start(run, hurt=[SAVED]) as trainer:
         assert trainer.wait() == -signal.SIGKILL, trainer.said()
+        assert proxy.wait() == -signal.SIGKILL, proxy.said()
     with start_proxy(run) as proxy:
         with start(run, "--until-step", "13", hurt=[at_step(7, "USR1")]) as trainer:
             assert trainer.wait() == 0, trainer.said()
@@ -83,6 +84,11 @@ def main() -> None:
             assert proxy.stop() == 0, proxy.said()
     andrea("fork", run.root, base / BRANCH, "--step", PIVOT)
     tell("forked")
+
+
+# Killed while no call of theirs is under way: nobody could say whether that one was still obeyed.
+SAVED: dict[str, object] = {"at": "andrea_train.console:Console.saved", "call": 2, "do": "KILL"}
+PLANNED: dict[str, object] = {"at": "andrea_rundir.planfile:PlanFile.append", "call": 2, "do": "KILL", "after": True}
 
 
 def at_step(count: int, what: str) -> dict[str, object]:
