@@ -137,7 +137,7 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
     bad: list[str] = []
 
     def look(start: int, piece: memoryview) -> None:
-        if reason := _unsound(start, piece, n_params):
+        if reason := unsound(start, piece, n_params):
             bad.append(reason)
 
     try:
@@ -178,7 +178,7 @@ def inspect(path: Path, shape: Shape | None = None) -> Facts:
             for part in parts[bisect_right(starts, first) - 1 : bisect_left(starts, first + len(values))]:
                 low, high = max(0, part.offset - first), part.offset + part.size - first
                 _measure(tensors[part.name][name], values[low:high])
-        if reason := _unsound(start, piece, header.n_params):
+        if reason := unsound(start, piece, header.n_params):
             bad.append(reason)
 
     ring = memoryview(image_buffer((_DEPTH + 1) * _PIECE))
@@ -335,8 +335,11 @@ def _values(start: int, piece: memoryview, n_params: int) -> list[tuple[str, int
     return cuts
 
 
-def _unsound(start: int, piece: memoryview, n_params: int) -> str | None:
-    """Names the first value that no training state may hold; None when all are finite and v >= 0."""
+def unsound(start: int, piece: memoryview, n_params: int) -> str | None:
+    """Names the first value that no training state may hold; None when all are finite and v >= 0.
+
+    `piece`: bytes of a file of `n_params` parameters, from byte `start` on; both are multiples of 4.
+    """
     for name, index, values in _values(start, piece, n_params):
         floor = 0.0 if name == "v" else -math.inf
         with np.errstate(invalid="ignore"):

@@ -70,6 +70,7 @@ class Feed:
         self._announce, self._serve, self._adopted = announce, serve, adopted
         self._lines: dict[int, list[Line]] = {}
         self._dealt: deque[Dealt] = deque()
+        self._ahead: Batch | None = None
 
     @property
     def fell_back(self) -> bool:
@@ -80,11 +81,20 @@ class Feed:
         """The batch of `step`; to be called for consecutive steps. Raises the dealer's Exhausted."""
         if not self._dealt:
             self._begin(step)
-        dealt = self._dealt.popleft()
-        arms = sorted(dealt.counts)
-        rows = [self._window(arm, self.cursors[arm] + i) for arm in arms for i in range(dealt.counts[arm])]
-        self.cursors, self.credits = dict(dealt.cursors), dict(dealt.credits)
-        return Batch(np.stack(rows).astype(np.int64), {arm: dealt.counts[arm] for arm in arms})
+        self.prepare()
+        batch, dealt = self._ahead, self._dealt.popleft()
+        assert batch is not None, "a round that has begun has a batch"
+        self._ahead, self.cursors, self.credits = None, dict(dealt.cursors), dict(dealt.credits)
+        return batch
+
+    def prepare(self) -> None:
+        """Read the next batch of the round under way, if it has one, ahead of its step: the device is at work."""
+        if self._ahead is not None or not self._dealt:
+            return
+        counts = self._dealt[0].counts
+        arms = sorted(counts)
+        rows = [self._window(arm, self.cursors[arm] + i) for arm in arms for i in range(counts[arm])]
+        self._ahead = Batch(np.stack(rows).astype(np.int64), {arm: counts[arm] for arm in arms})
 
     def _window(self, arm: str, cursor: int) -> NDArray[np.integer]:
         shard = self.diet.shards[arm]

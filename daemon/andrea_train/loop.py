@@ -130,7 +130,7 @@ class Loop:
             step, peak=config.lr, floor=config.min_lr, warmup=config.warmup_steps, total=config.max_steps
         )
         refuse = (lambda each: self._spike(batch, each) is not None) if self.config.guard.spike == "skip" else None
-        taken = self.stepper.take(batch, lr, self._hear, refuse)
+        taken = self.stepper.take(batch, lr, self._hear, refuse, self.feed.prepare)
         self._record(step, batch, taken, lr, time.monotonic() - began)
 
     def _spike(self, batch: Batch, each: list[float]) -> float | None:

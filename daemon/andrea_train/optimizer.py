@@ -53,6 +53,7 @@ class AdamW:
         # Bias correction takes the count with this update in it.
         self._count.fill_(state.step)
         shrink = torch.clamp(norm / config.grad_clip, min=1.0) * scale
+        state.about_to_change()
         for part, decay in self._groups:
             torch._fused_adamw_(
                 [state.w[part]],

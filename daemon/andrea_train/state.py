@@ -1,12 +1,12 @@
 """The training state, which *is* the checkpoint file: weights, m and v as flat vectors in file order.
 
-Promises that a snapshot is three copies into one page-aligned buffer of exactly the file's bytes, allocated and
-touched once (first touch of fresh pages costs many times the copy). Imports torch; writes no file.
+Promises that a snapshot is three copies into one page-aligned buffer of exactly the file's bytes, allocated once; that
+on CUDA they run beside whatever comes next, up to the next update, which waits for them on the device. Imports torch;
+writes no file.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +24,14 @@ class State:
         self.w = torch.zeros(shape.n_params, device=device)
         self.m = torch.zeros_like(self.w)
         self.v = torch.zeros_like(self.w)
+        self.read: torch.cuda.Event | None = None
+        """The end of the copy that may still be reading these vectors on the device."""
+
+    def about_to_change(self) -> None:
+        """Have what the device does next wait for a snapshot under way; the host goes on at once."""
+        if self.read is not None:
+            torch.cuda.current_stream(self.w.device).wait_event(self.read)
+            self.read = None
 
 
 class Staging:
@@ -34,22 +42,37 @@ class Staging:
         self._device = device
         self.n_params = n_params
         self._map = image_buffer(size)
+        # Fresh memory costs several times the copy. That is paid before the first step: by the load of a checkpoint,
+        # beside which the hashing goes on, or by the snapshot of step 0.
         self.image = memoryview(self._map)[:size]
-        np.frombuffer(self.image, dtype=np.uint8)[:] = 0
         self.w, self.m, self.v = (
             torch.frombuffer(self._map, dtype=torch.float32, count=n_params, offset=8 + 4 * n_params * i)
             for i in range(3)
         )
-        if device.type == "cuda":  # registered memory lets the device copy run beside the next forward pass
+        self._stream: torch.cuda.Stream | None = None
+        self._copied: torch.cuda.Event | None = None
+        if device.type == "cuda":  # only into registered memory does the device copy beside its other work
             torch.cuda.cudart().cudaHostRegister(self.w.data_ptr() - 8, size, 0)  # type: ignore[no-untyped-call]
+            self._stream = torch.cuda.Stream(device)
 
     def snapshot(self, state: State) -> None:
-        """Copy the state in; returns when the copy is complete."""
+        """Copy the state in. On CUDA the copy is only under way when this returns: see `wait`."""
         HEADER.pack_into(self._map, 0, state.step, self.n_params)
-        for mine, theirs in zip((self.w, self.m, self.v), (state.w, state.m, state.v), strict=True):
-            mine.copy_(theirs, non_blocking=True)
-        if state.w.is_cuda:
-            torch.cuda.synchronize(state.w.device)
+        pairs = list(zip((self.w, self.m, self.v), (state.w, state.m, state.v), strict=True))
+        if self._stream is None:
+            for mine, theirs in pairs:
+                mine.copy_(theirs)
+            return
+        self._stream.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(self._stream):
+            for mine, theirs in pairs:
+                mine.copy_(theirs, non_blocking=True)
+            self._copied = state.read = self._stream.record_event()
+
+    def wait(self) -> None:
+        """Until the snapshot is complete: whoever reads `image` calls it first, on any thread."""
+        if self._copied is not None:
+            self._copied.synchronize()
 
     def restore(self, state: State) -> None:
         """Copy the verified file in `image` out to the state."""

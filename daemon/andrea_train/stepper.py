@@ -54,13 +54,19 @@ class Stepper:
         self._gradients = model.weights(optimizer.gradient, state.shape).tensors()
 
     def take(
-        self, batch: Batch, lr: float, hear: Callable[[], None], refuse: Callable[[list[float]], bool] | None
+        self,
+        batch: Batch,
+        lr: float,
+        hear: Callable[[], None],
+        refuse: Callable[[list[float]], bool] | None,
+        meanwhile: Callable[[], None],
     ) -> Taken:
         """Update the state by one batch. `hear` is called after every micro-batch; `refuse`, if given, is shown the
-        losses first and may have the update left out."""
+        losses first and may have the update left out; `meanwhile` is called while the device is at work."""
         losses = self._gradient(batch, hear)
         refused = refuse is not None and refuse(losses.tolist())
         update = self._optimizer.step(lr, losses, scale=self._scale, refuse=refused)
+        meanwhile()
         *each, norm, skipped = torch.cat([losses, update.norm[None], update.skipped[None]]).tolist()
         return Taken(each, norm, skipped > 0)
 
