@@ -10,18 +10,25 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import pairs
 from apart import apart, main, memory, scratch
+from publish import ROUNDS
 
 ENTRIES = (1_000, 200_000, 1_000_000)
+HISTORIES = (1_000, 20_000, 200_000)
 HISTORY = 200_000
+BARS = {"from .state.json": 2.0, "folded anew": 15.0}
+MEGABYTES = 100.0
 ARMS = (4, 16, 64, 256)
 BOUNDS = {16: 5.0, 256: 50.0}
 """Milliseconds a round's decision may take, by arms."""
@@ -100,31 +107,35 @@ def decision(count: str) -> list[float]:
 
 
 def history(folder: str, entries: str) -> int:
-    """A run whose `.loss.json` has so many entries, and nothing else of a proxy's; its bytes."""
-    from andrea_corpus.ledger import fingerprints
-    from andrea_rundir import policy
-    from andrea_rundir.lossfile import LossFile
+    """A run of so many steps without a proxy (a dry trainer: real feed, real events, invented losses), which a proxy
+    then catches up with; made in memory, where syncing costs nothing. Bytes of its `.loss.json`."""
+    from andrea_rundir.names import RunDir
     from harness import make_run, texts
+    from harness.dry import DryTrainer, desk
 
-    changes = {"optimizer": {"max_steps": 10_000_000, "batch_size": BATCH}}
-    run = make_run(Path(folder) / "run", changes=changes, arms=texts(Path(folder) / "texts"))
-    rules = policy.load(run.policy_toml)
-    assert fingerprints(run, rules)
-    name = policy.policy_id(run.policy_toml.read_text(encoding="utf-8"), 0)
-    loss, arms = LossFile(run.loss), sorted(rules.arms)
-    for start in range(1, int(entries), 1000):
-        loss.append([entry(step, arms, name) for step in range(start, start + 1000)])
-    loss.close()
-    return run.loss.stat().st_size
+    last = int(entries)
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        changes = {"optimizer": {"max_steps": 10 * last, "batch_size": BATCH}, "checkpoint": {"every": 10_000}}
+        changes["probe"] = {"every": 10_000}
+        run = make_run(Path(name) / "run", changes=changes, arms=texts(Path(name) / "texts"))
+        assert DryTrainer(run, lambda: False).train(last)
+        proxy = desk(run)
+        proxy.turn()
+        proxy.close()
+        shutil.copytree(run.root, Path(folder) / "run")
+    return RunDir(Path(folder) / "run").loss.stat().st_size
 
 
-def restart(folder: str, began: str) -> dict[str, float]:
-    """Seconds from exec until the proxy has planned its first round, and its peak memory in MB."""
+def restart(folder: str, began: str, how: str) -> dict[str, float]:
+    """Seconds from exec until the proxy has caught up and planned, and its peak memory in MB. `how` is from
+    .state.json, or folded anew: without one every entry is folded and every event looked at."""
     from andrea_proxy.desk import Desk
     from andrea_rundir import config
     from andrea_rundir.names import RunDir
 
     run = RunDir(Path(folder) / "run")
+    if how == "folded anew":
+        run.state.unlink()
     desk = Desk(run, config.load(run.run_toml), logging.getLogger("benchmark"))
     desk.turn()
     seconds = time.monotonic() - float(began)
@@ -177,22 +188,25 @@ def rows(quick: bool) -> Iterator[pairs.Row]:
     for arms in ARMS[:1] if quick else ARMS:
         taken = apart(__file__, "decision", arms)
         yield pairs.figure("one round decided and dealt", f"{arms} arms", taken, " ms", at_most=BOUNDS.get(arms))
-    for entries in sizes:
-        bars = {"folded anew": 15.0, "from .state.json": 2.0} if entries == HISTORY else {}
+    for entries in HISTORIES[:1] if quick else HISTORIES:
+        size, asked = f"{entries:,} entries", entries == HISTORY
         with scratch() as folder:
             apart(__file__, "history", folder, entries)
-            for how in ("folded anew", "from .state.json"):
-                times = 1 if how == "folded anew" else 3  # the first one leaves the state
-                found = [apart(__file__, "restart", folder, time.monotonic()) for _ in range(times)]
+            sides = {how: partial(_restart, folder, how) for how in BARS}
+            for how, found in pairs.alternate(sides, ROUNDS).items():
                 assert all(one["step"] == entries for one in found), found
-                size, seconds = f"{entries:,} entries", [one["seconds"] for one in found]
-                yield pairs.figure(f"proxy's restart, {how}", size, seconds, " s", at_most=bars.get(how))
+                taken = [one["seconds"] for one in found]
+                yield pairs.figure(f"proxy's restart, {how}", size, taken, " s", at_most=BARS[how] if asked else None)
                 peak = [one["megabytes"] for one in found]
-                yield pairs.figure(f"proxy's memory, {how}", size, peak, " MB", at_most=100.0 if bars else None)
+                yield pairs.figure(f"proxy's memory, {how}", size, peak, " MB", at_most=MEGABYTES if asked else None)
     with scratch() as folder:
         share = apart(__file__, "beside", folder)
     size = f"{share['pace']:.0f} steps/s"
     yield pairs.figure("proxy beside a trainer", size, [share["share"]], " % of a core", at_most=5.0)
+
+
+def _restart(folder: str, how: str) -> dict[str, float]:
+    return apart(__file__, "restart", folder, time.monotonic(), how)  # type: ignore[no-any-return]
 
 
 if __name__ == "__main__":

@@ -22,16 +22,25 @@ PUBLISH = str(Path(__file__).with_name("publish.py"))
 EVERY = 100
 
 
-def loop(folder: str, name: str, steps: str) -> dict[str, float]:
-    """A real run on the CPU: `stall`, seconds beyond a plain step around a checkpoint; `step`, a plain one's."""
+def loop(folder: str, name: str, steps: str, device: str = "cpu", precision: str = "fp32") -> dict[str, float]:
+    """A real run: `stall`, seconds beyond a plain step around a checkpoint; `step`, a plain one's; `save`, one save's
+    from the snapshot to durable, beside the training."""
     from stamped import gaps, make, train
 
-    changes = {"samples": {"tokens": 16}, "probe": {"every": 100 * EVERY}}
-    run = make(Path(folder), name, steps=int(steps), changes=changes)
-    took = gaps(train(run, None))
+    from andrea_rundir.events import read
+
+    changes = {
+        "run": {"device": device, "precision": precision},
+        "samples": {"tokens": 16},
+        "probe": {"every": 100 * EVERY},
+    }
+    run = make(Path(folder), name, steps=2 * int(steps), changes=changes)
+    took = gaps(train(run, int(steps)))
     step = median(took)
     edges = range(EVERY - 1, len(took) - 3, EVERY)  # the gap that begins with step 100 has number 99
-    return {"step": step, "stall": median(sum(took[i : i + 3]) - 3 * step for i in edges)}
+    stall = median(sum(took[i : i + 3]) - 3 * step for i in edges)
+    saves = [event["seconds"] for event in read(run.events) if event["event"] == "checkpoint"]
+    return {"step": step, "stall": stall, "save": median(saves)}
 
 
 def rows(quick: bool) -> Iterator[pairs.Row]:
