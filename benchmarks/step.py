@@ -26,8 +26,8 @@ from apart import apart, main, scratch
 from publish import ROUNDS, shape_of
 
 BATCH = 8
-WARM_UP = {"andrea-tiny": 10, "andrea-12m": 1}
-STEPS = {"andrea-tiny": 60, "andrea-12m": 3}
+WARM_UP = {"andrea-tiny": 5, "andrea-12m": 1}
+STEPS = {"andrea-tiny": 30, "andrea-12m": 3}
 UPDATES = {"andrea-tiny": 40, "andrea-12m": 20, "andrea-120m": 8}
 PROBED, SAVED = 1000, 100
 """The default cadences, in steps."""
