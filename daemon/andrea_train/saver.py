@@ -12,7 +12,7 @@ import errno
 import hashlib
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from andrea_rundir import digests
@@ -127,8 +127,9 @@ class Saver:
         except OSError as error:
             self._prune(job.keep)
             return Saved(job, None, str(error))
-        finally:
-            wait((digest, sound))  # they read the staging buffer
+        finally:  # the staging buffer is read until both are done
+            digest.exception()
+            sound.exception()
         name = checkpoint_name(job.step)
         self._events.append(
             "checkpoint",

@@ -53,7 +53,7 @@ class Staging:
         self._copied: torch.cuda.Event | None = None
         if device.type == "cuda":  # only into registered memory does the device copy beside its other work
             torch.cuda.cudart().cudaHostRegister(self.w.data_ptr() - 8, size, 0)  # type: ignore[no-untyped-call]
-            self._stream = torch.cuda.Stream(device)
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def snapshot(self, state: State) -> None:
         """Copy the state in. On CUDA the copy is only under way when this returns: see `wait`."""
