@@ -12,9 +12,8 @@ import errno
 import hashlib
 import time
 from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
 
 from andrea_rundir import digests
 from andrea_rundir.checkpoint import unsound
@@ -119,7 +118,6 @@ class Saver:
         began = time.monotonic()
         self._staging.wait()
         digest, sound = self._beside.submit(self._digest), self._beside.submit(self._refuse_unsound)
-        both: tuple[Future[Any], ...] = (digest, sound)
         try:
             if not self._events.sync():
                 raise OSError(errno.ENOSPC, self._events.trouble or "events cannot be written")
@@ -129,8 +127,9 @@ class Saver:
         except OSError as error:
             self._prune(job.keep)
             return Saved(job, None, str(error))
-        finally:
-            wait(both)  # they read the staging buffer
+        finally:  # the staging buffer is read until both are done
+            digest.exception()
+            sound.exception()
         name = checkpoint_name(job.step)
         self._events.append(
             "checkpoint",
