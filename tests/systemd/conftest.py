@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,18 +11,13 @@ import pytest
 
 from harness.host import OUTSIDER, READER, Host
 from harness.machine import Machine, missing
-
-ROOT = Path(__file__).parents[2]
+from harness.wheels import build
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project as it is installed, units and all."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(build, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return next(folder.glob("*.whl"))
+    return build(tmp_path_factory.mktemp("wheel"))
 
 
 @contextmanager

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,8 @@ import pytest
 
 from harness import until
 from harness.machine import STATE, VENV, Machine
+from harness.wheels import ROOT, build
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 DESK = Path("/srv/desk")
 """Where the operator sits, with what the page takes for granted at hand."""
@@ -29,7 +28,8 @@ path = "/srv/letters"
 """
 MAIL = '#!/bin/sh\nlogger -t mail "$@ $(cat)"\n'
 LOOKS = ("systemctl status", "journalctl", "andrea status", "andrea list", "andrea samples")
-"""These are repeated until they show what the page shows."""
+"""These are repeated until they show what the page shows, for PATIENCE seconds at most."""
+PATIENCE = 200
 UNTYPED = {
     "systemctl edit andrea-train": "opens an editor",
     "systemctl edit andrea-proxy.socket": "opens an editor",
@@ -105,21 +105,10 @@ class Operator:
         command = typed.command
         for name, meant in self.places.items():
             command = command.replace(name, meant)
-        if command.startswith(LOOKS):
-            said = ""
-
-            def shows() -> bool:
-                nonlocal said
-                said = self.enter(command, typed)
-                return self.lacks(typed, said) == []
-
-            try:
-                until(command, shows, 200, pause=0.5)
-            except AssertionError as late:
-                raise AssertionError(f"{late}\n{self.lacks(typed, said)} is not in:\n{said}") from None
-        else:
-            said = self.enter(command, typed)
-            assert self.lacks(typed, said) == [], f"{command}\n{said}"
+        deadline = time.monotonic() + (PATIENCE if command.startswith(LOOKS) else 0)
+        while lacking := self.lacks(typed, said := self.enter(command, typed)):
+            assert time.monotonic() < deadline, f"{command}: {lacking} is not in:\n{said}"
+            time.sleep(0.5)
 
     def enter(self, command: str, typed: Typed) -> str:
         """What it prints; it must end with 0, unless the page shows it fail."""
@@ -150,16 +139,7 @@ def operator(bare: Machine, wheel: Path, newer: Path) -> Operator:
 @pytest.fixture(scope="module")
 def newer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of the next version."""
-    folder = tmp_path_factory.mktemp("newer")
-    for name in ("common", "daemon", "proxy", "cli", "units", "README.md", "LICENSE", "pyproject.toml"):
-        source = ROOT / name
-        (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-    project = folder / "pyproject.toml"
-    project.write_text(re.sub(r'(?m)^version = ".*"$', f'version = "{NEW}"', project.read_text()))
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(build, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return next(folder.glob("*.whl"))
+    return build(tmp_path_factory.mktemp("newer"), NEW)
 
 
 @pytest.mark.timeout(900)
