@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from andrea_rundir import planfile
+from andrea_corpus.order import window_of
+from andrea_rundir import config, planfile
 from andrea_rundir.events import read
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
@@ -57,6 +59,26 @@ def test_lines_that_fit_are_taken_and_then_there_is_none(run: RunDir) -> None:
     trainer = impatient(run)
     assert trainer.train(25) and fell_back(run) == [21]
     assert trainer.feed.round is not None and trainer.feed.round.shares == lines(run)[1].plan.shares
+
+
+def test_a_batch_is_the_windows_its_cursors_name_whether_prepared_ahead_or_not(run: RunDir) -> None:
+    settings, feed = config.load(run.run_toml), impatient(run).feed
+    for step in range(1, 26):
+        shards, windows, before = feed.diet.shards, feed.diet.regime.windows, dict(feed.cursors)
+        batch = feed.batch(step)
+        expected = [
+            shards[arm].window(
+                window_of(settings.run.seed, shards[arm].fingerprint, before[arm] + i, windows[arm]),
+                settings.shape.context,
+            )
+            for arm, pulls in batch.pulls.items()
+            for i in range(pulls)
+        ]
+        np.testing.assert_array_equal(batch.windows, expected)
+        after = dict(feed.cursors)
+        if step % 2:
+            feed.prepare()
+        assert feed.cursors == after == {arm: count + batch.pulls.get(arm, 0) for arm, count in before.items()}
 
 
 def test_on_a_resume_inside_a_round_the_line_is_gone_on_from(run: RunDir) -> None:
