@@ -32,6 +32,10 @@ class Recorder:
         """Whether all that was taken is in the file: neither waits nor is held."""
         return not self.waiting and not self._held
 
+    def resume(self, step: int) -> None:
+        """Read on where a proxy before had read, and recorded, all up to `step`, or a part of that once more."""
+        self._at = step
+
     def take(self, events: Iterable[Event]) -> list[str]:
         """Make entries of the step events; what was wrong with those that could not be used."""
         bad = []
