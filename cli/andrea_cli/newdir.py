@@ -26,7 +26,7 @@ def vacant(path: Path, what: str = "the run directory") -> Path:
     target = Path(os.path.realpath(path))
     refuse_network(target)
     for around in target.parents:
-        if (around / "run.toml").exists():
+        if (around / "run.toml").exists() and (around / "data" / "sources.json").exists():  # a template is no run
             raise Refused(
                 f"{what} would lie inside a run",
                 where=str(target),

@@ -62,8 +62,10 @@ def test_a_parent_in_use_by_others_stays(tmp_path: Path) -> None:
 
 
 def test_no_run_inside_a_run(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "data").mkdir(parents=True)
     (tmp_path / "run" / "run.toml").touch()
+    assert vacant(tmp_path / "run" / "beside") == tmp_path / "run" / "beside", "a folder with a template is no run"
+    (tmp_path / "run" / "data" / "sources.json").touch()
     with pytest.raises(Refused, match="would lie inside a run"):
         vacant(tmp_path / "run" / "deep" / "branch")
     assert vacant(tmp_path / "branch") == tmp_path / "branch"
