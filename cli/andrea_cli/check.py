@@ -23,7 +23,7 @@ from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import RunDir, locate
 from andrea_service.presence import look
 
-CHANGES = True
+OWNERS = True
 MUCH_A_DAY = 1e12
 MANY_EPOCHS = 4.0
 """Past about four epochs repeated text teaches clearly less (Muennighoff et al. 2023, arXiv 2305.16264)."""

@@ -20,7 +20,7 @@ from andrea_rundir.names import RunDir, locate
 from andrea_service import identity
 from andrea_service.presence import look
 
-CHANGES = True
+OWNERS = True
 POLL_SECONDS = 0.1
 
 

@@ -27,7 +27,7 @@ from andrea_rundir.faults import EXIT_OK, Usage
 from andrea_rundir.names import RunDir, locate
 from andrea_rundir.publish import publish
 
-CHANGES = True
+OWNERS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:

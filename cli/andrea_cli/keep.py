@@ -16,7 +16,7 @@ from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import RunDir, checkpoint_name, locate
 from andrea_rundir.publish import fsync_dir
 
-CHANGES = True
+OWNERS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -1,7 +1,7 @@
 """`andrea`: finds the verb, imports its module alone, runs it inside the boundary that turns faults into words.
 
 Writes nothing itself. Standard library, `andrea_service.errors` and `.owner` only: `andrea --help` must start at once.
-A module says `AS_ROOT` if root stays root in it, and `CHANGES` if it is for the run's owner only.
+A module says `AS_ROOT` if root stays root in it, and `OWNERS` if it is for the owner of the run only.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _dispatch(argv: list[str]) -> int:
     try:
         if hasattr(args, "run") and not getattr(args.module, "AS_ROOT", False):
             owner.become(locate(args.run).root)
-        if getattr(args.module, "CHANGES", False) and not getattr(args, "dry_run", False):
+        if getattr(args.module, "OWNERS", False) and not getattr(args, "dry_run", False):
             owner.demand(locate(args.run).root, args.typed)
         return int(args.module.run(args))
     except Fault as fault:

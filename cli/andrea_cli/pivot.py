@@ -30,7 +30,7 @@ from andrea_service.presence import look
 if TYPE_CHECKING:
     from andrea_cli.proposal import Proposal
 
-CHANGES = True
+OWNERS = True
 POLL_SECONDS = 0.2
 
 

@@ -23,7 +23,7 @@ from andrea_rundir import config, policy
 from andrea_rundir.faults import EXIT_OK
 from andrea_rundir.names import RunDir, locate
 
-CHANGES = True
+OWNERS = True
 
 
 def add_arguments(parser: ArgumentParser) -> None:

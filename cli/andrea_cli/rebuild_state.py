@@ -16,7 +16,7 @@ from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir, locate
 from andrea_service import identity
 
-CHANGES = True
+OWNERS = True
 SHOWN = 10
 
 

@@ -48,13 +48,13 @@ def become(path: Path) -> None:
 
 
 def demand(path: Path, command: Sequence[str]) -> None:
-    """Refused, with the line to type instead of `command`, when what is at `path` is for others to change."""
+    """Refused, with the line to type instead of `command`, when something is to be done at `path` that others may."""
     nearest = _nearest(path)
     owner = nearest.stat().st_uid
     if os.geteuid() in (0, owner) or os.access(nearest, os.W_OK):
         return
     raise Refused(
-        "this is not yours to change",
+        "this is for its owner to do",
         where=str(path),
         found=f"you are {_name(os.geteuid())}",
         expected="root" if owner == 0 else f"{_name(owner)}, or root",

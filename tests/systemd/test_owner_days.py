@@ -31,7 +31,7 @@ def look(host: Host, *words: object, check: bool = True) -> str:
 def act(host: Host, *words: object) -> str:
     """Typed by a member of the group, it is refused, and changes nothing; then they type what they were told to."""
     refusal = look(host, *words, check=False)
-    assert refusal.startswith("andrea: this is not yours to change\n"), refusal
+    assert refusal.startswith("andrea: this is for its owner to do\n"), refusal
     (line,) = (line for line in refusal.splitlines() if line.startswith("  to do:    sudo "))
     command = shlex.split(line.removeprefix("  to do:    sudo "))
     assert command == [str(word) for word in words]
