@@ -109,6 +109,7 @@ class Machine:
         with self.output.open("ab") as log:
             self._process = subprocess.Popen(
                 [
+                    *("setpriv", "--pdeathsig=KILL"),  # a suite that is killed leaves no machine running
                     *("sh", "-c", OWN_GROUP, "sh", self.group),
                     "systemd-nspawn",
                     *OPTIONS,
