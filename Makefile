@@ -10,7 +10,7 @@ BLOCKED := env --block-signal=USR1 --block-signal=TERM
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
 	@echo "make test       every check and every test"
-	@echo "make crash      every state that a power cut can leave (10 minutes, all cores; needs strace)"
+	@echo "make crash      every state that a power cut can leave (all cores; needs strace)"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      one table of speed, side by side (half an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
@@ -50,11 +50,10 @@ check: $(READY)
 
 # Two workers for two cores; tests of one file share their runs.
 test: check
-	$(BIN)/pytest -n 2 --dist worksteal --ignore tests/crash
+	$(BIN)/pytest -n 2 --dist worksteal
 
-# The power-cut simulator: its suite, then the whole exploration. Not yet a part of `make test`: docs/reliability.md.
+# The power-cut simulator's whole exploration; `make test` has a part of it.
 crash: $(READY)
-	$(BIN)/pytest tests/crash
 	cd tests && ../$(BIN)/python -m crash
 
 # Ours beside what one would use instead and beside what disk and processor can do at all.

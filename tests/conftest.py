@@ -1,10 +1,11 @@
 """What every test stands on: SIGINT reaches the programs that tests start, however the suite itself was started; and
-runs made from texts that are written once, since equal paths give equal policies."""
+runs made from texts that are written once, since equal paths give equal policies; and disks of their own."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -43,3 +44,22 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda fd: None)
         yield
+
+
+@pytest.fixture
+def mount(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Path]]:
+    """`mount("tmpfs", "size=1m")` is a fresh folder on a file system of that kind, gone after the test."""
+    if os.geteuid() != 0:
+        assert "CI" not in os.environ, "what happens on other disks was not tested: no root"
+        pytest.skip("mounting needs root")
+    mounted: list[Path] = []
+
+    def make(kind: str, options: str = "rw") -> Path:
+        folder = tmp_path_factory.mktemp(kind)
+        subprocess.run(["mount", "-t", kind, "-o", options, "none", str(folder)], check=True)
+        mounted.append(folder)
+        return folder
+
+    yield make
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)

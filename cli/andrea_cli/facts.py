@@ -14,7 +14,7 @@ from itertools import islice, takewhile
 from typing import Any
 
 from andrea_rundir import events
-from andrea_rundir.faults import BadConfig, Refused
+from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 
 LOOK_BACK = 5000
@@ -30,12 +30,7 @@ def settings(run: RunDir) -> dict[str, Any]:
     try:
         return tomllib.loads(run.run_toml.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
-        raise Refused(
-            "no run here",
-            where=str(run.root),
-            expected="a directory with a run.toml",
-            todo="`andrea init` makes one",
-        ) from None
+        raise run.missing() from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadConfig("run.toml cannot be read", where=str(run.run_toml), found=str(error)) from None
 
@@ -115,8 +110,13 @@ def number(event: Mapping[str, Any] | None, name: str) -> float | None:
 
 def when(event: Mapping[str, Any]) -> float | None:
     """An event's time, in seconds since the epoch."""
+    return moment(event.get("time"))
+
+
+def moment(text: object) -> float | None:
+    """Seconds since the epoch of a time as events have it; None for anything else."""
     try:
-        return datetime.fromisoformat(str(event.get("time"))).timestamp()
+        return datetime.fromisoformat(str(text)).timestamp()
     except ValueError:
         return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from andrea_cli.facts import Event, number, when
 from andrea_rundir import events
@@ -31,8 +32,7 @@ class Lives:
 
 def lives(run: RunDir) -> Lives:
     """Count over all starts on record."""
-    starts = [(segment, event) for segment, event in events.heads(run.events) if event["event"] == "start"][1:]
-    ends = [_end(run, segment, start) for segment, start in starts]
+    ends = [_end(run, segment, start) for segment, start in islice(events.starts(run.events), 1, None)]
     return Lives(
         len(ends),
         sum(steps for steps, _, _ in ends),

@@ -106,7 +106,7 @@ def _checkpoints(run: RunDir) -> dict[str, list[int]]:
 
 def _starts(run: RunDir) -> dict[str, list[int]]:
     """Where a restart went on, and the step that the run was forked from or began with."""
-    starts = [event["step"] for _, event in events.heads(run.events) if event["event"] == "start"]
+    starts = [event["step"] for _, event in events.starts(run.events)]
     origin = lineage.read(run)
     return {"restarts": starts[1:], "origin": [] if origin is None else [origin["step"]]}
 

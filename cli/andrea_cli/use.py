@@ -53,12 +53,7 @@ def run(args: Namespace) -> int:
 def named(run: RunDir, state: Path) -> str:
     """The name of a run that lies right under the state directory; Refused for any other."""
     if not run.run_toml.exists():
-        raise Refused(
-            "no run here",
-            where=str(run.root),
-            expected="a directory with a run.toml",
-            todo="`andrea list` shows the runs, `andrea init` makes one",
-        )
+        raise run.missing()
     real = Path(os.path.realpath(run.root))
     if real.parent != Path(os.path.realpath(state)):
         raise Refused(

@@ -38,8 +38,8 @@ def check(run: RunDir) -> Section:
     rows = _Rows(section, run.loss)
     for entry in _entries(run.loss, section):
         rows.take(entry)
-    heads = (event for _, event in events.heads(run.events) if event["event"] == "start")
-    rows.begins_after(next(heads, {}).get("step"))
+    _, first = next(events.starts(run.events), (0, {}))
+    rows.begins_after(first.get("step"))
     seen = sum(rows.compare(event, where, late=place > due) for event, where, place in _events(run, section))
     section.read(run.loss)
     says = [f"{rows.count:,} entries"]

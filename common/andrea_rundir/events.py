@@ -203,6 +203,11 @@ def heads(folder: Path) -> Iterator[tuple[int, Event]]:
                 yield int(path.stem), _decode(line, path, 1)
 
 
+def starts(folder: Path) -> Iterator[tuple[int, Event]]:
+    """The number of the segment and the start event of every process on record, oldest first."""
+    return ((number, event) for number, event in heads(folder) if event["event"] == "start")
+
+
 def read_back(folder: Path, before: int | None = None) -> Iterator[Event]:
     """All events, newest first, reading from the end: cheap for the last few of a long history.
 

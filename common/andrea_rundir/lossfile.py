@@ -1,10 +1,10 @@
-"""`.loss.json`: one entry a recorded step, for ever; a JSON array that grows in place and is whole at every instant.
+"""`.loss.json`: one entry a recorded step, for ever; a JSON array that grows in place.
 
 Written by the proxy only. The array ends in `]` and spaces. An append overwrites `]` and some of the spaces in one
-`pwrite`, so the end of the file does not move and a reader beside it sees whole entries; the file grows by whitespace
-alone, 64 KiB at a time, and long before the room is needed: a reader that reads to the end it first saw and then looks
-for more must find nothing but spaces there. No byte of an entry ever changes. Imports the standard library, our lines
-and publish.
+`pwrite`, so the end of the file does not move and a reader beside it sees a whole array (or, where it meets the very
+write, a beginning of it: ADR 9); the file grows by whitespace alone, 64 KiB at a time, and long before the room is
+needed: a reader that reads to the end it first saw and then looks for more must find nothing but spaces there. No byte
+of an entry ever changes. Imports the standard library, our lines and publish.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from andrea_rundir.faults import Usage
+from andrea_rundir.faults import Refused, Usage
 
 _CHECKPOINT = re.compile(r"step_(\d{6,})\.bin")
 
@@ -34,6 +34,15 @@ class RunDir:
     """Paths inside one run directory. Touches no file but in `checkpoints`."""
 
     root: Path
+
+    def missing(self) -> Refused:
+        """What to raise where there is no run."""
+        return Refused(
+            "no run here",
+            where=str(self.root),
+            expected="a directory with a run.toml",
+            todo="`andrea list` shows the runs, `andrea init` makes one",
+        )
 
     @property
     def run_toml(self) -> Path:

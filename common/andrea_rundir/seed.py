@@ -6,15 +6,15 @@ Reads only. Imports this package.
 from __future__ import annotations
 
 from andrea_rundir.config import RunConfig
-from andrea_rundir.events import heads
+from andrea_rundir.events import starts
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 
 
 def refuse_another(run: RunDir, settings: RunConfig) -> None:
     """BadConfig when the run has started with another seed; a fork, which has an id of its own, may have another."""
-    starts = [event["config"]["run"] for _, event in heads(run.events) if event.get("event") == "start"]
-    seeds = [start["seed"] for start in starts if start["id"] == settings.run.id]
+    begun = (event["config"]["run"] for _, event in starts(run.events))
+    seeds = [one["seed"] for one in begun if one["id"] == settings.run.id]
     if seeds and seeds[-1] != settings.run.seed:
         raise BadConfig(
             "a run keeps its seed: windows would come twice and others never",

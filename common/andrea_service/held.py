@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from andrea_rundir import config, filesystem, publish
-from andrea_rundir.faults import Refused
 from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
 from andrea_service import identity, owner
@@ -25,12 +24,7 @@ def held(run: RunDir, lock: Path, pidfile: Path) -> Iterator[config.RunConfig]:
     Raises Refused when there is no run, BadConfig when `run.toml` cannot be used, Held when another process has it.
     """
     if not run.run_toml.exists():
-        raise Refused(
-            "no run here",
-            where=str(run.root),
-            expected="a directory with a run.toml",
-            todo="`andrea init` makes one",
-        )
+        raise run.missing()
     owner.become(run.root)
     filesystem.refuse_network(run.root)
     settings = config.load(run.run_toml)

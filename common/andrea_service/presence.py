@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from andrea_rundir import events
-from andrea_rundir.faults import Refused
 from andrea_rundir.lock import Probe, probe
 from andrea_rundir.names import RunDir
 from andrea_service import process
@@ -54,12 +53,7 @@ def look(run: RunDir, which: Which = "train") -> Presence:
     lock = run.train_lock if which == "train" else run.proxy_lock
     try:
         if not run.run_toml.exists():
-            raise Refused(
-                "no run here",
-                where=str(run.root),
-                expected="a directory with a run.toml",
-                todo="`andrea list` shows the runs, `andrea init` makes one",
-            )
+            raise run.missing()
         seen, mismatch = _owner(lock)
         last = _last_event(run.events) if which == "train" else None
         if not seen.held:

@@ -31,6 +31,9 @@ from andrea_train.stepper import Stepper, Taken
 PAUSE_SECONDS = 0.5
 COMPILE_SECONDS = 1800
 
+ArmLosses = dict[str, tuple[int, float]]
+"""Of each arm in a batch: its pulls, and their mean loss in nats a token."""
+
 
 class Stopped(Exception):
     """The outside wished for a stop while something was waited for."""
@@ -129,13 +132,14 @@ class Loop:
         lr = learning_rate(
             step, peak=config.lr, floor=config.min_lr, warmup=config.warmup_steps, total=config.max_steps
         )
-        refuse = (lambda each: self._spike(batch, each) is not None) if self.config.guard.spike == "skip" else None
+        skips = self.config.guard.spike == "skip"
+        refuse = (lambda each: self._spike(arm_losses(batch, each)) is not None) if skips else None
         taken = self.stepper.take(batch, lr, self._hear, refuse, self.feed.prepare)
         self._record(step, batch, taken, lr, time.monotonic() - began)
 
-    def _spike(self, batch: Batch, each: list[float]) -> float | None:
+    def _spike(self, arms: ArmLosses) -> float | None:
         """How many deviations the losses of a batch lie above what its arms usually give, if that is too many."""
-        spike = self.guard.spike(arm_losses(batch, each))
+        spike = self.guard.spike(arms)
         return spike if spike is not None and spike > SPIKE_SIGMA else None
 
     def _record(self, step: int, batch: Batch, taken: Taken, lr: float, seconds: float) -> None:
@@ -143,7 +147,7 @@ class Loop:
         arms = arm_losses(batch, taken.each)
         loss, norm, tokens = sum(taken.each) / len(taken.each), taken.norm, batch.windows[:, 1:].size
         finite = bool(np.isfinite([loss, norm]).all())
-        if finite and not taken.skipped and (spike := self._spike(batch, taken.each)) is not None:
+        if finite and not taken.skipped and (spike := self._spike(arms)) is not None:
             text = f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give"
             self.outside.warn(self.state.step, "spike", text)
         self.guard.step(step, loss, arms, skipped=taken.skipped or not finite)
@@ -250,8 +254,8 @@ class Loop:
         self.outside.events.flush()
 
 
-def arm_losses(batch: Batch, each: list[float]) -> dict[str, tuple[int, float]]:
-    """(pulls, mean loss) of each arm of a batch, from the loss of each of its sequences."""
+def arm_losses(batch: Batch, each: list[float]) -> ArmLosses:
+    """Of a batch, from the loss of each of its sequences."""
     arms, at = {}, 0
     for arm, pulls in batch.pulls.items():
         arms[arm] = (pulls, sum(each[at : at + pulls]) / pulls)

@@ -56,13 +56,11 @@ class Publisher:
 
     def collect(self) -> Saved | None:
         """Wait for the save under way, if any, and look at how it ended."""
-        saved = self._saver.settle(self._attend)
-        if saved is not None:
-            self._look_at(saved)
-            if self._saver.busy:  # it failed and is being tried once more
-                saved = self._saver.settle(self._attend)
-                if saved is not None:
-                    self._look_at(saved)
+        saved = None
+        while self._saver.busy:  # twice for one that failed: it is tried once more
+            saved = self._saver.settle(self._attend)
+            if saved is not None:
+                self._look_at(saved)
         return saved
 
     def leave(self, step: int) -> None:

@@ -23,7 +23,7 @@ from andrea_proxy.recorder import Recorder
 from andrea_proxy.samples import Samples
 from andrea_rundir import lossfile
 from andrea_rundir.config import RunConfig
-from andrea_rundir.events import Tail, heads
+from andrea_rundir.events import Tail, starts
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.lossfile import Entry, LossFile
 from andrea_rundir.names import RunDir
@@ -61,8 +61,8 @@ class Desk:
         self._policies.find(self.fold.regime.arms)
         self._tail, self._at = Tail(run.events, position), self.fold.step
         if position[1]:  # past the start event of its segment, which nobody will read again
-            starts = [e["step"] for n, e in heads(run.events) if n == position[0] and e["event"] == "start"]
-            self._recorder.resume(max([self.fold.step, *starts]))
+            begun = [event["step"] for number, event in starts(run.events) if number == position[0]]
+            self._recorder.resume(max([self.fold.step, *begun]))
         self._samples = Samples(run, config.run.id, self.fold.regime.id)
         self._pivot = Pivot(run, self._policies, config.run.id, lambda text, step: self.say(text, step, "pivot"))
         self._edited = self._differs = False

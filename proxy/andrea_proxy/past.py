@@ -59,9 +59,20 @@ def first_regime(run: RunDir, policies: Policies, standing: Standing | None) -> 
 
 
 def first_step(run: RunDir) -> int:
-    """How many steps were done before history begins: none, but for weights from elsewhere."""
-    first = next(lossfile.read(run.loss), None) or next((e for e in read(run.events) if e["event"] == "step"), None)
-    return first["step"] - 1 if first is not None else max(run.checkpoints(), default=0)
+    """How many steps were done before history begins: none, but for weights from elsewhere.
+
+    Without an entry it is what the process that made the first step on record had begun from. Not that step less
+    one: after a power cut it may lie behind a hole.
+    """
+    if (entry := next(lossfile.read(run.loss), None)) is not None:
+        return int(entry["step"]) - 1
+    begun = max(run.checkpoints(), default=0)
+    for event in read(run.events):
+        if event["event"] == "start":
+            begun = event["step"]
+        elif event["event"] == "step":
+            break
+    return begun
 
 
 def new_fold(run: RunDir, config: RunConfig, policies: Policies, standing: Standing | None) -> Fold:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -199,11 +198,3 @@ def _warning(event: Figures) -> Figures:
 def stamp(seconds: float) -> str:
     """UTC, to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
-
-
-def parsed(text: object) -> float | None:
-    """Seconds since the epoch of an event's time."""
-    try:
-        return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
-        return None

@@ -91,7 +91,7 @@ class Guard:
             return None
         if scope["method"] not in SAFE:
             return PlainTextResponse("the token comes by GET, or as a bearer\n", 403)
-        answer = RedirectResponse(scope["path"].replace("//", "/"), 303)
+        answer = RedirectResponse("/" + scope["path"].lstrip("/"), 303)
         answer.set_cookie(self._name, self._worth, max_age=COOKIE_SECONDS, path="/", httponly=True, samesite="strict")
         return answer
 

@@ -14,8 +14,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_eval_con
 from jinja2.nodes import EvalContext
 from markupsafe import Markup
 
+from andrea_cli.facts import moment
 from andrea_cli.output import size, span
-from andrea_web.figures import parsed, stamp
+from andrea_web.figures import stamp
 
 FOLDER = Path(__file__).parent
 DASH = "–"
@@ -54,7 +55,7 @@ def _known(value: Any) -> bool:
 
 def _time(value: Any) -> Markup:
     """UTC; the script adds the local time. Takes seconds since the epoch, or an event's time."""
-    seconds = value if _known(value) else parsed(value)
+    seconds = value if _known(value) else moment(value)
     if seconds is None:
         return Markup(DASH)
     text = stamp(seconds)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -182,28 +182,11 @@ def test_killed_at_every_write_it_leaves_nothing(dry: RunDir, rules: dict[str, s
     assert mine.keys() == whole.keys()
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """A file system of its own, of a size."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    if os.geteuid() != 0 and "CI" not in os.environ:
-        pytest.skip("mounting a small tmpfs needs root")
-
-    def mounted(size: str) -> Path:
-        option = "remount," if place.is_mount() else ""
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"{option}size={size}", "tmpfs", place], check=True)
-        return place
-
-    yield mounted
-    subprocess.run(["umount", "-l", place], check=True)
-
-
-def test_a_full_disk_and_another_one(dry: RunDir, small_disk: Callable[[str], Path], andrea: Andrea) -> None:
-    place = small_disk("600k")  # room for a checkpoint of 504,584 bytes, not for the rest
+def test_a_full_disk_and_another_one(dry: RunDir, mount: Callable[..., Path], andrea: Andrea) -> None:
+    place = mount("tmpfs", "size=600k")  # room for a checkpoint of 504,584 bytes, not for the rest
     done = andrea("fork", dry.root, place / "new", "--step", 30)
     assert done.code == 1 and "No space left" in done.err and os.listdir(place) == []
-    small_disk("8m")
+    place = mount("tmpfs", "size=8m")
     assert andrea("fork", dry.root, place / "new", "--step", 30).code == 0
     shards = list((place / "new" / "data").glob("*.bin"))
     assert shards and all(path.stat().st_nlink == 1 for path in shards)

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT, policy_start
 from harness import sidecar_diff
 from harness.commands import Andrea, snapshot
-from harness.dry import DryTrainer, any_schedule, desk, look, quiet
+from harness.dry import DryTrainer, any_schedule, desk, look, quiet, served
 from harness.writes import Killed, full_at, killed_at
 
 LAST, CADENCE = 120, 10
@@ -231,22 +230,17 @@ def test_a_source_that_vanishes_after_the_request_undoes_it(claimed: bool, andre
     assert {entry["policy"].split("-")[0] for entry in read(run.loss)} == {"0", "80"}
 
 
-def test_a_full_disk_refuses_the_request(andrea: Andrea, at_25: RunDir, tmp_path: Path) -> None:
-    small = tmp_path / "small"
-    small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", small], check=True)
-    try:
-        run = RunDir(Path(shutil.copytree(at_25.root, small / "run")))
-        with (small / "filler").open("wb") as file:
-            free = os.statvfs(small)
-            os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
-        before = snapshot(run.root)
-        done = andrea("pivot", run.root, "--cap", "prose=0.3")
-        assert done.code == 1 and "No space left on device" in done.err and snapshot(run.root) == before
-        (small / "filler").unlink()
-        assert andrea("pivot", run.root, "--cap", "prose=0.3", "--no-wait").code == 0
-    finally:
-        subprocess.run(["umount", "-l", small], check=True)
+def test_a_full_disk_refuses_the_request(andrea: Andrea, at_25: RunDir, mount: Callable[..., Path]) -> None:
+    small = mount("tmpfs", "size=8m")
+    run = RunDir(Path(shutil.copytree(at_25.root, small / "run")))
+    with (small / "filler").open("wb") as file:
+        free = os.statvfs(small)
+        os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize)
+    before = snapshot(run.root)
+    done = andrea("pivot", run.root, "--cap", "prose=0.3")
+    assert done.code == 1 and "No space left on device" in done.err and snapshot(run.root) == before
+    (small / "filler").unlink()
+    assert andrea("pivot", run.root, "--cap", "prose=0.3", "--no-wait").code == 0
 
 
 @pytest.mark.parametrize(("step", "boundary"), [(112_619, 112_700), (112_679, 112_700), (112_690, 112_800)])
@@ -258,12 +252,7 @@ def test_the_boundary_of_a_long_history(step: int, boundary: int, andrea: Andrea
     run.checkpoint(112_000).write_bytes(b"weights")
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy))
     trainer.train(step)
     proxy.turn()
     old = run.loss.read_bytes().rstrip(b"] \n")

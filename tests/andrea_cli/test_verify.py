@@ -15,7 +15,7 @@ from andrea_cli.keep import link
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
 from andrea_rundir import checkpoint, digests, policy
-from andrea_rundir.events import heads
+from andrea_rundir.events import starts
 from andrea_rundir.lossfile import encode, read
 from andrea_rundir.names import RunDir
 from harness import Trainer, make_run, start, start_proxy, texts, until
@@ -68,9 +68,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 
 def again(run: RunDir) -> int:
     """Steps that were trained twice: how quick the disk was decides whether checkpoint 30 was durable at the kill."""
-    starts = [event["step"] for _, event in heads(run.events) if event["event"] == "start"]
-    assert starts[:2] == [0, 25] and starts[2] in (25, 30)
-    return 38 - int(starts[2])
+    first, second, third = (event["step"] for _, event in starts(run.events))
+    assert (first, second) == (0, 25) and third in (25, 30)
+    return 38 - int(third)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from andrea_rundir.faults import BadConfig
 from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from harness import dry, entries
-from harness.dry import DryTrainer, desk, look, quiet
+from harness.dry import DryTrainer, desk, look, quiet, served
 
 STEPS = 60
 
@@ -42,12 +42,7 @@ def go_on(run: RunDir, last: int) -> None:
     """Both to step `last`; the trainer goes on from its checkpoint."""
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    DryTrainer(run, wait).train(last)
+    DryTrainer(run, served(proxy)).train(last)
     proxy.turn()
     proxy.close()
 
@@ -107,12 +102,7 @@ def test_a_plan_that_is_gone_is_gone_on_from(run: RunDir) -> None:
     run.plan.unlink()
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return False
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy, patient=False))
     for _ in range(STEPS, 120):
         trainer.train(trainer.step + 1)
         proxy.turn()
@@ -213,17 +203,33 @@ def test_a_run_that_begins_with_weights_from_elsewhere(make: Make) -> None:
     proxy = desk(run)
     proxy.turn()
     assert [line.plan.first for line in planfile.read(run.plan)] == [5001, 5011]
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    DryTrainer(run, wait).train(5050)
+    DryTrainer(run, served(proxy)).train(5050)
     proxy.turn()
     proxy.close()
     assert [entry["step"] for entry in entries(run)] == list(range(5001, 5051)) and is_folded_right(run)
     assert all(entry["flags"] == [] for entry in entries(run))
     run.state.unlink()
+    look(run)
+    assert is_folded_right(run)
+
+
+def test_the_first_step_on_record_may_lie_behind_a_hole(make: Make) -> None:
+    run = make("holed", {"run": {"plan_wait": 60.0}})
+    proxy = desk(run)
+    proxy.turn()
+    proxy.close()
+    before = {path: path.read_bytes() for path in (run.loss, run.state)}
+    proxy = desk(run)
+    DryTrainer(run, served(proxy)).train(4)
+    proxy.close()
+    (segment,) = segments(run.events)
+    lines = segment.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if (event := json.loads(line))["event"] != "step" or event["step"] == 4]
+    assert len(kept) == len(lines) - 3
+    segment.write_bytes(b"".join(kept))
+    for path, content in before.items():
+        path.write_bytes(content)
+    assert is_folded_right(run)
     look(run)
     assert is_folded_right(run)
 
@@ -240,12 +246,7 @@ def test_a_proxy_that_comes_after_the_trainer(make: Make) -> None:
     lines = list(planfile.read(run.plan))
     assert [line.plan.round for line in lines] == list(range(52)) and all(line.fallback for line in lines[:50])
     assert lines[0].policy_text == first and lines[50].plan.policy.startswith("500-")
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy))
     trainer.train(600)
     proxy.turn()
     proxy.close()
@@ -259,12 +260,7 @@ def test_another_batch_size_is_gone_over_to(run: RunDir) -> None:
     run.run_toml.write_text(re.sub(r"batch_size = 4 ", "batch_size = 6 ", text))
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return False
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy, patient=False))
     while trainer.step < 120:
         trainer.train(trainer.step + 1)
         proxy.turn()

@@ -13,7 +13,6 @@ import pytest
 
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
-from andrea_proxy.desk import Desk
 from andrea_rundir import planfile, policy
 from andrea_rundir.events import EventLog
 from andrea_rundir.events import read as read_events
@@ -21,7 +20,7 @@ from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import policy_start
 from harness import entries, sidecar_diff
-from harness.dry import DryTrainer, any_schedule, desk, quiet
+from harness.dry import DryTrainer, Mortal, any_schedule, desk, look, quiet, served
 from harness.writes import Killed, killed_at
 
 LAST, CADENCE = 80, 10
@@ -80,9 +79,7 @@ def test_a_proxy_killed_at_every_write_it_makes(copy: Callable[[str], RunDir], w
     while trainer.step < LAST:
         turn()
         trainer.train(trainer.step + 1)
-    last = desk(run)
-    last.turn()
-    last.close()
+    look(run)
     assert kills > 60 and sidecar_diff(run, whole) == []
 
 
@@ -97,17 +94,10 @@ def test_any_schedule_gives_the_same_files(seed: int, copy: Callable[[str], RunD
 def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir]) -> None:
     """The trainer gives up at random; a run that is given its fallback rounds beforehand becomes the same."""
     run, rng = copy("run"), np.random.default_rng(1000 + seed)
-    proxy: list[Desk] = []
+    proxy = Mortal(run, rng, 200)
 
     def turn() -> bool:
-        with killed_at(int(rng.integers(1, 200))):
-            try:
-                if not proxy:
-                    proxy.append(desk(run))
-                proxy[0].turn()
-            except Killed:
-                proxy.clear()
-        return bool(rng.integers(3))
+        return proxy.turn() and bool(rng.integers(3))
 
     trainer = DryTrainer(run, turn)
     while trainer.step < LAST:
@@ -118,9 +108,7 @@ def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir
                 turn()
             case _:
                 trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
-    last = desk(run)
-    last.turn()
-    last.close()
+    look(run)
     assert [entry["step"] for entry in entries(run)] == list(range(1, LAST + 1))
     twin = copy("twin")
     replay(run, twin)
@@ -151,12 +139,7 @@ def request_at_25(run: RunDir, sources: dict[str, Path]) -> RunDir:
     """Trained and planned as far as step 25 lets, nothing pending; then a pivot is asked for: S will be 40."""
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    DryTrainer(run, wait).train(25)
+    DryTrainer(run, served(proxy)).train(25)
     proxy.turn()
     proxy.close()
     text = ANOTHER.format(**sources)
@@ -200,12 +183,7 @@ def test_a_pivot_whose_first_round_fell_back_happens_at_the_next_boundary(
     run = request_at_25(copy("run"), sources)
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy))
     trainer.train(40)
     proxy.turn()
     assert [policy_start(line.plan.policy) for line in planfile.first_lines(run.plan)] == [0, 40]
@@ -213,7 +191,7 @@ def test_a_pivot_whose_first_round_fell_back_happens_at_the_next_boundary(
         patch.setattr("andrea_rundir.planfile.PlanReader.poll", lambda reader: [])
         trainer = DryTrainer(run, lambda: False)
         trainer.train(45)
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy))
     trainer.train(LAST)
     proxy.turn()
     proxy.close()

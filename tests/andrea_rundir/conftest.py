@@ -1,11 +1,11 @@
-"""Real disks and real faults: small mounts, and processes whose system calls the kernel's tracer makes fail."""
+"""Real faults: full disks, and processes whose system calls the kernel's tracer makes fail."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,22 +13,6 @@ from hypothesis import settings
 
 settings.register_profile("real files", deadline=None)  # an fsync takes as long as it takes
 settings.load_profile("real files")
-
-
-@pytest.fixture
-def mount(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Path]]:
-    """`mount("tmpfs", "size=1m")` is a fresh folder on a file system of that kind, gone after the test."""
-    mounted: list[Path] = []
-
-    def make(kind: str, options: str = "rw") -> Path:
-        folder = tmp_path_factory.mktemp(kind)
-        subprocess.run(["mount", "-t", kind, "-o", options, "none", str(folder)], check=True)
-        mounted.append(folder)
-        return folder
-
-    yield make
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 @pytest.fixture

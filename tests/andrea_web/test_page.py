@@ -91,6 +91,8 @@ def test_a_live_run_is_shown_saved_pivoted_and_stopped(live: tuple[RunDir, Clien
         page = seen.page
         expect(page.locator("#chart-loss canvas")).to_be_visible()
         expect(page).to_have_title(re.compile("small"))
+        for each in (seen, stale):  # as soon as there is a curriculum, also on a page that was loaded before
+            expect(each.page.locator("#pivot")).to_be_attached()
 
         # Steps appear within two seconds of being made: what is on the page now was made at most so long ago.
         shown = number(page.locator("#f-step").inner_text())

@@ -140,49 +140,60 @@ def desk(run: RunDir) -> Desk:
     return Desk(run, config.load(run.run_toml), logging.getLogger("dry"), clock=iter(range(10**9)).__next__)
 
 
+def served(proxy: Desk, patient: bool = True) -> Callable[[], bool]:
+    """For a trainer that waits for a plan: the proxy has a turn meanwhile; whether it goes on waiting then."""
+
+    def wait() -> bool:
+        proxy.turn()
+        return patient
+
+    return wait
+
+
+class Mortal:
+    """A proxy that is killed at any of the first `most` writes of a turn, and begun anew at the next one."""
+
+    def __init__(self, run: RunDir, rng: np.random.Generator, most: int) -> None:
+        self._run, self._rng, self._most = run, rng, most
+        self._desk: Desk | None = None
+
+    def turn(self) -> bool:
+        """Always True: whoever waits for it goes on waiting."""
+        with killed_at(int(self._rng.integers(1, self._most))):
+            try:
+                if self._desk is None:
+                    self._desk = desk(self._run)
+                self._desk.turn()
+            except Killed:
+                self._desk = None
+        return True
+
+
 def any_schedule(
     run: RunDir, rng: np.random.Generator, last: int, *, also: Callable[[int], None] = lambda step: None
 ) -> None:
     """Steps, turns and ends of either in random order up to step `last`, the proxy killed at any write it makes; the
     trainer never gives up waiting. `also` is called now and then, with the step."""
-    proxy: list[Desk] = []
-
-    def turn() -> bool:
-        with killed_at(int(rng.integers(1, 60))):
-            try:
-                if not proxy:
-                    proxy.append(desk(run))
-                proxy[0].turn()
-            except Killed:
-                proxy.clear()
-        return True
-
-    trainer = DryTrainer(run, turn)
+    proxy = Mortal(run, rng, 60)
+    trainer = DryTrainer(run, proxy.turn)
     while trainer.step < last:
         match rng.integers(12):
             case 0:
-                trainer = DryTrainer(run, turn)
+                trainer = DryTrainer(run, proxy.turn)
             case 1 | 2 | 3:
-                turn()
+                proxy.turn()
             case 4:
                 also(trainer.step)
             case _:
                 trainer.train(min(last, trainer.step + int(rng.integers(1, 8))))
-    end = desk(run)
-    end.turn()
-    end.close()
+    look(run)
 
 
 def quiet(run: RunDir, last: int, *, also: Callable[[int], None] = lambda step: None) -> RunDir:
     """Trainer and proxy alternate up to step `last`; nothing happens to either but what `also` does after a step."""
     proxy = desk(run)
     proxy.turn()
-
-    def wait() -> bool:
-        proxy.turn()
-        return True
-
-    trainer = DryTrainer(run, wait)
+    trainer = DryTrainer(run, served(proxy))
     while trainer.step < last and trainer.train(trainer.step + 1):
         also(trainer.step)
         proxy.turn()

@@ -113,6 +113,8 @@ pivot?.addEventListener("submit", (event) => {
 });
 
 onChange((found) => {
+  const typing = document.activeElement instanceof HTMLInputElement;
+  if (main && !pivot && found.policy && !typing) location.reload(); // loaded before there was a curriculum: its form is missing
   if (button) button.disabled = !found.process;
   if (pivot && found.policy && found.policy !== main.dataset.policy) {
     document.getElementById("judgement").textContent = "Another policy is in force since this page was loaded: load it again to change it.";
