@@ -29,6 +29,7 @@ from andrea_service.presence import look
 
 if TYPE_CHECKING:
     from andrea_cli.proposal import Proposal
+    from andrea_rundir.events import Tail
 
 OWNERS = True
 POLL_SECONDS = 0.2
@@ -106,12 +107,12 @@ def _pivot(args: Namespace, run: RunDir) -> int:
         return EXIT_OK
     if not args.json:
         print("\n".join(_table(proposal)), flush=True)
+    tail, request = facts.tail(run), Request(run, settings, proposal)
     if trainer.alive:
         identity.send(run, signal.SIGUSR1)
-    request = Request(run, settings, proposal)
     try:
         request.write()
-        fate = request.look() if args.no_wait else _wait(run, request)
+        fate = request.look() if args.no_wait else _wait(run, request, tail)
     except KeyboardInterrupt:
         print(f"\nandrea: {_stands(run, request.look())}", file=sys.stderr)
         raise
@@ -119,12 +120,14 @@ def _pivot(args: Namespace, run: RunDir) -> int:
     return EXIT_OK
 
 
-def _wait(run: RunDir, request: Request) -> Fate:
+def _wait(run: RunDir, request: Request, tail: Tail) -> Fate:
     """Until the policy is in force, or a service that is needed does not run; Refused when it will not be."""
-    tail, progress = facts.tail(run), _Progress()
+    progress = _Progress()
     while True:
         trainer, proxy = look(run), look(run, "proxy")
         fate = request.look()  # after the look at the services: their last words are not missed
+        for event in tail.poll():
+            progress.hear(event)
         if fate.state == "refused":
             raise Refused("andrea-proxy refused the pivot: nothing was changed", where=str(run.root), found=fate.reason)
         if fate.state == "undone":
@@ -135,8 +138,6 @@ def _wait(run: RunDir, request: Request) -> Fate:
             progress.end()
             return fate
         progress.tell(fate)
-        for event in tail.poll():
-            progress.hear(event)
         time.sleep(POLL_SECONDS)
 
 

@@ -227,6 +227,42 @@ def test_it_fits_and_can_be_used_by_keyboard(
         assert names == [] and seen.complaints == []
 
 
+def test_the_curve_is_looked_at_by_axis_on_a_log_scale_and_closer(
+    trained: RunDir, serve: Callable[[RunDir], Client], browser: Browser
+) -> None:
+    with opened(browser, serve(trained)) as seen:
+        page = seen.page
+        first = page.locator("#chart-loss .u-legend .u-label").first
+        expect(first).to_have_text("step")
+        for axis, label in (("clock", "time"), ("hours", "hours"), ("step", "step")):
+            page.locator(f"button[data-axis={axis}]").click()
+            expect(first).to_have_text(label)
+        linear = page.evaluate(PIXELS)
+        page.locator("#log").click()
+        expect(page.locator("#log")).to_have_attribute("aria-pressed", "true")
+        assert page.evaluate(PIXELS) != linear
+        page.locator("#log").click()
+        assert page.evaluate(PIXELS) == linear
+
+        # The middle half, selected with the mouse: what is fetched is those steps, each of them.
+        box = page.locator("#chart-loss .u-over").bounding_box()
+        assert box is not None
+        y = box["y"] + box["height"] / 2
+        page.mouse.move(box["x"] + box["width"] / 4, y)
+        page.mouse.down()
+        page.mouse.move(box["x"] + box["width"] * 3 / 4, y, steps=5)
+        with page.expect_response(re.compile("/api/curve.*from=")) as answer:
+            page.mouse.up()
+        steps = answer.value.json()["steps"]
+        assert len(steps) == pytest.approx(30, abs=4) and steps[0] == pytest.approx(15, abs=2)
+        expect(page.locator("button[data-last='0']")).to_have_attribute("aria-pressed", "false")
+        with page.expect_response(re.compile("/api/curve[^&]*$")) as answer:
+            page.locator("button[data-last='0']").click()
+        assert answer.value.json()["steps"] == list(range(1, 61))
+        assert seen.complaints == []
+
+
+PIXELS = "document.querySelector('#chart-loss canvas').toDataURL()"
 NAMELESS = """
 [...document.querySelectorAll('button, input, select, summary, a, [role=img], section')].filter((one) =>
   !one.getAttribute('aria-label') && !one.getAttribute('aria-labelledby') &&

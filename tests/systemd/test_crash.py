@@ -76,7 +76,7 @@ def test_a_hung_trainer_is_aborted(host: Host) -> None:
     messages = [str(entry["MESSAGE"]) for entry in host.machine.journal("-u", TRAIN, since=since)]
     assert any("Watchdog timeout" in message for message in messages)
     assert any("most recent call first" in message for message in messages), messages
-    assert any("loop.py" in message for message in messages)
+    assert any("loop.py" in message for message in messages), messages
     wait_step(run, host.last_step(run) + 10)
 
 

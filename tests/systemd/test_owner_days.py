@@ -7,6 +7,7 @@ without it: what they then type is the line that the refusal shows. What they ne
 from __future__ import annotations
 
 import shlex
+import signal
 
 import pytest
 
@@ -14,7 +15,7 @@ from andrea_rundir import lossfile
 from andrea_rundir.names import RunDir
 from harness import wait_step
 from harness.commands import CONFIG
-from harness.host import READER, TRAIN, Host
+from harness.host import CADENCE, READER, TRAIN, Host
 from harness.runs import texts
 
 LAST = 100_000
@@ -77,12 +78,24 @@ def first_look(host: Host) -> RunDir:
 def power_cut(host: Host, run: RunDir) -> None:
     """It comes back by itself, and says what that has cost."""
     wait_step(run, 25)
+    stop_between_checkpoints(host, run)
     host.machine.pull_the_plug()
     host.machine.boot()
     host.until_state(TRAIN, lambda state: state[0] == "active")
     assert "trained again" in look(host, "andrea", "status", "days")
     assert "sound" in look(host, "andrea", "verify", "days").splitlines()
     assert "goes on from step_" in look(host, "journalctl", "-b", "-u", TRAIN)
+
+
+def stop_between_checkpoints(host: Host, run: RunDir) -> None:
+    """At a step that no checkpoint has, so that a cut there costs steps."""
+    pid = host.machine.main_pid(TRAIN)
+    for _ in range(100):
+        host.machine.kill(pid, signal.SIGSTOP)
+        if host.last_step(run) % CADENCE in range(2, CADENCE - 1):
+            return
+        host.machine.kill(pid, signal.SIGCONT)
+    raise AssertionError("it never stood between two checkpoints")
 
 
 def pivot(host: Host, run: RunDir) -> None:

@@ -151,7 +151,9 @@ function drawArms(found) {
 }
 
 let busy = false;
+let onceMore = false;
 async function load() {
+  onceMore = busy; // what was asked for meanwhile is fetched when this one is drawn
   if (busy) return;
   busy = true;
   try {
@@ -167,6 +169,7 @@ async function load() {
     console.info(`the charts wait: ${error.message}`); // the page says what is wrong
   } finally {
     busy = false;
+    if (onceMore) load();
   }
 }
 
