@@ -3,7 +3,7 @@
 `setup` gives the one logger. A record is made ready where it is logged and handed to a bounded queue; one
 thread writes. A journal that hangs fills the queue: what does not fit is counted, and said once it moves on.
 With `extra={"event": "checkpoint", "step": 100, "path": ...}` the journal gets ANDREA_EVENT, ANDREA_STEP,
-ANDREA_PATH and the event's MESSAGE_ID. Writes no file. Standard library only.
+ANDREA_PATH and the event's MESSAGE_ID. Writes no file. Imports the standard library and our signals.
 
 Protocol: systemd.io/JOURNAL_NATIVE_PROTOCOL. On stderr, `<N>` before a line is its priority (sd-daemon(3)).
 """
@@ -25,6 +25,8 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+
+from andrea_service.signals import leave_aborts
 
 JOURNAL_SOCKET = Path("/run/systemd/journal/socket")
 
@@ -106,6 +108,7 @@ class Relay(logging.Handler):
         super().close()
 
     def _write(self) -> None:
+        leave_aborts()
         while (write := self._queue.get()) is not None:
             with contextlib.suppress(OSError):
                 write()

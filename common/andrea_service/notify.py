@@ -1,7 +1,7 @@
 """What a service tells the service manager (sd_notify(3)): ready, status, stopping, give me time, I live.
 
 A message that cannot be sent is dropped: telling must never stop the work. Nothing here pings by the clock
-alone: the watchdog and a longer stop are earned by progress. Writes nothing. Imports `sdnotify`.
+alone: the watchdog and a longer stop are earned by progress. Writes nothing. Imports `sdnotify` and our signals.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from collections.abc import Callable
 from types import TracebackType
 
 import sdnotify
+
+from andrea_service.signals import leave_aborts
 
 _LONGEST = 1000  # bytes of a status: a line, not a page
 _PATIENCE = 1.0  # seconds a send may block when the manager does not read
@@ -129,6 +131,7 @@ class Extender:
         self._thread.join()
 
     def _watch(self, seen: int) -> None:
+        leave_aborts()
         while not self._done.wait(self._interval):
             if (now := self._counter()) > seen:
                 self._notifier.extend(self._seconds)

@@ -16,8 +16,25 @@ _STOPS = {signal.SIGTERM: "sigterm", signal.SIGINT: "sigint"}
 
 
 def block() -> None:
-    """Block SIGUSR1 in this thread, and so in all threads and children it starts; SIGTERM stays as it is."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
+    """Block SIGUSR1 in this thread, and so in all threads and children it starts; SIGTERM stays as it is.
+
+    SIGABRT too, until `take_aborts`: threads that libraries start as they are imported leave it to the main one.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, signal.SIGABRT})
+
+
+def take_aborts() -> None:
+    """In the main thread, once all is imported: SIGABRT, by which a watchdog ends a process that hangs, comes here.
+
+    Whichever thread is hit writes the stacks of all (faulthandler), and that of one that runs meanwhile comes out torn:
+    the main thread of a process that was frozen (SIGSTOP) is let run again for the abort, and runs.
+    """
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
+
+
+def leave_aborts() -> None:
+    """The first act of a thread that is started later and lives on beside the main one."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGABRT})
 
 
 class Signals:

@@ -18,6 +18,7 @@ from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.plan import RoundPlan
 from andrea_service.notify import Extender
+from andrea_service.signals import take_aborts
 from andrea_train.feed import Batch, Feed
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
@@ -62,6 +63,7 @@ class Loop:
 
         Raises Halt when the run should not go on.
         """
+        take_aborts()
         ready = False
         while not self.outside.stopping() and self.state.step < last:
             if not ready and self.config.run.compile:  # nothing moves on meanwhile, and it takes minutes

@@ -22,6 +22,7 @@ from andrea_rundir.events import EventLog
 from andrea_rundir.names import RunDir, checkpoint_name
 from andrea_rundir.publish import fsync_dir, publish_image
 from andrea_rundir.retention import doomed
+from andrea_service.signals import leave_aborts
 from andrea_train.state import Staging, State
 
 PIECE = 4 << 20
@@ -71,8 +72,8 @@ class Saver:
         self._staging = staging
         self._events = events
         self._config = config
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
-        self._beside = ThreadPoolExecutor(2, thread_name_prefix="beside")
+        self._writer = ThreadPoolExecutor(1, "writer", leave_aborts)
+        self._beside = ThreadPoolExecutor(2, "beside", leave_aborts)
         self._pending: Future[Saved] | None = None
         self.pieces_written = 0
 

@@ -19,7 +19,7 @@ from andrea_rundir.names import RunDir
 from andrea_service import journal
 from andrea_service.held import held
 from andrea_service.notify import Heartbeat, Notifier
-from andrea_service.signals import Signals
+from andrea_service.signals import Signals, take_aborts
 
 TROUBLE_SECONDS = 1.0
 START_SECONDS = 60.0
@@ -60,6 +60,7 @@ class _Service:
         desk = Desk(self._run, settings, log)
         anew = False
         with Watch(self._run, desk.say) as watch:
+            take_aborts()
             while not self._stopping() and not (anew := self._outdated(desk, settings)):
                 trouble = self._turn(desk)
                 if not self._ready and self._alive():

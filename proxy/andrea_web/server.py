@@ -17,6 +17,7 @@ import uvicorn
 from andrea_rundir import door
 from andrea_rundir.faults import Fault
 from andrea_rundir.names import RunDir
+from andrea_service.signals import leave_aborts
 from andrea_web import app, sockets
 from andrea_web.watcher import Watcher
 
@@ -73,6 +74,7 @@ class Page:
 
     def _serve(self) -> None:
         """Until it is over, and again after a crash."""
+        leave_aborts()
         while not self._over.is_set():
             try:
                 self._server = uvicorn.Server(_config(self._app))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -55,6 +57,24 @@ def test_usr1_saves_and_goes_on_term_saves_and_ends(make: Make) -> None:
         wait_step(run, saved + 5)
         trainer.signal(signal.SIGTERM)
         assert ended_cleanly(trainer) > saved
+
+
+def test_an_abort_shows_where_the_main_thread_stood(make: Make) -> None:
+    """As a watchdog sends it to a frozen process. No thread but the main one is hit: see `leave_aborts`."""
+    run = make("aborted", LONG)
+    with start(run) as trainer:
+        wait_step(run, 5)
+        trainer.signal(signal.SIGUSR1)
+        until("a second checkpoint", lambda: len(run.checkpoints()) == 2)
+        for task in Path(f"/proc/{trainer.pid}/task").iterdir():
+            (mask,) = re.findall(r"SigBlk:\t(\w+)", (task / "status").read_text())
+            assert bool(int(mask, 16) >> (signal.SIGABRT - 1) & 1) == (int(task.name) != trainer.pid), task
+        trainer.signal(signal.SIGSTOP)
+        time.sleep(0.1)
+        trainer.signal(signal.SIGABRT)
+        trainer.signal(signal.SIGCONT)
+        assert trainer.wait() == -signal.SIGABRT
+        assert "loop.py" in trainer.said()
 
 
 def test_usr1_as_early_as_a_process_can_get_it(make: Make) -> None:
