@@ -131,7 +131,7 @@ def _mean(bits: Bits, weights: Mapping[str, float]) -> float:
 def arms(one: Branch, other: Branch) -> list[dict[str, Any]]:
     """A row a shard that either was fed by: name, share of the pulls up to the last common step, last held-out figure.
 
-    Each a pair, with None for a branch that does not have it.
+    Each a pair, with None for a branch that does not have it, or while there is no common step.
     """
     both, end = (one, other), min(one.last, other.last)
     shares = [b.shares(end) for b in both]
@@ -143,7 +143,7 @@ def arms(one: Branch, other: Branch) -> list[dict[str, Any]]:
             {
                 "arm": names,
                 "fingerprint": fingerprint,
-                "share": [None if n is None else s.get(n, 0.0) for n, s in zip(names, shares, strict=True)],
+                "share": [s.get(n, 0.0) if n is not None and end else None for n, s in zip(names, shares, strict=True)],
                 "held_out": [b.probes[b.fork + probed[-1]].get(fingerprint) if probed else None for b in both],
             }
         )

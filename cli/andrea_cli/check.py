@@ -130,7 +130,7 @@ def lines(found: dict[str, Any], settings: config.RunConfig) -> list[str]:
     disk, seconds, reach, cuda = found["disk"], found["seconds"], found["reach"], found["cuda"]
     step = 1 / found["steps_per_second"]
     left = f"{found['max_steps'] - found['done']:,} steps"
-    threads = f", {found['threads']} threads" if found["device"] == "cpu" else ""
+    threads = f", {output.counted(found['threads'], 'thread')}" if found["device"] == "cpu" else ""
     rows = [
         ("device", f"{found['device']} in {found['precision']}{threads}, {_hardware(found)}"),
         ("cuda", _cuda(cuda)),

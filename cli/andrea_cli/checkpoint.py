@@ -63,7 +63,12 @@ def request(run: RunDir, timeout: float) -> Event:
                 return event
         told = len(since)
         if not alive:
-            raise Refused("the run ended before the checkpoint was made", where=str(run.root), found=look(run).sentence)
+            raise Refused(
+                "the run ended before the checkpoint was made",
+                where=str(run.root),
+                found=look(run).sentence,
+                todo="start it again, or use its newest checkpoint: `andrea status RUN` shows it",
+            )
         if time.monotonic() > deadline:
             raise Refused(
                 f"no checkpoint within {output.span(timeout)}",

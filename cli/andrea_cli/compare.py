@@ -117,19 +117,16 @@ def _facts(
 def _sentence(points: list[Point], verdict: Verdict | None) -> str:
     differences = [d for point in points if (d := point.difference) is not None]
     if differences and not any(differences):
-        return f"no difference at all at {_probes(len(differences))} (one seed)"
+        return f"no difference at all at {output.counted(len(differences), 'probe')} (one seed)"
     if verdict is None:
-        return f"too early to say: {_probes(len(differences))} since they parted, {LEAST} are needed (one seed)"
+        probes = output.counted(len(differences), "probe")
+        return f"too early to say: {probes} since they parted, {LEAST} are needed (one seed)"
     interval = f"95 % interval {verdict.low:+.4f} to {verdict.high:+.4f}"
-    over = f"on average over {_probes(verdict.probes)} since they parted, {interval}; one seed"
+    over = f"on average over {output.counted(verdict.probes, 'probe')} since they parted, {interval}; one seed"
     if not verdict.clear:
         return f"not to be told apart: B has {verdict.mean:+.4f} held-out bits a byte ({over})"
     better = "B" if verdict.mean < 0 else "A"
     return f"{better} is better: B has {verdict.mean:+.4f} held-out bits a byte ({over})"
-
-
-def _probes(count: int) -> str:
-    return f"{count} probe{'' if count == 1 else 's'}"
 
 
 def _lines(shown: dict[str, Any]) -> list[str]:

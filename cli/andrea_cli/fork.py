@@ -67,7 +67,13 @@ def run(args: Namespace) -> int:
                     found, begun = _fill(RunDir(scratch), source, wish)
             except OSError as error:
                 what = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
-                raise Refused("the fork cannot be made", where=str(wish.root), found=what) from None
+                raise Refused(
+                    "the fork cannot be made",
+                    where=str(wish.root),
+                    found=what,
+                    expected="a directory that can be filled",
+                    todo="make room, or name another place; nothing was left there",
+                ) from None
         shown = _facts(wish, source, found, begun) | {"dry_run": args.dry_run}
     output.show(args, shown, _lines(wish, shown))
     return EXIT_OK

@@ -137,7 +137,7 @@ def _plan(root: Path, settings: config.RunConfig, sources: dict[str, int]) -> li
 
 def _model(settings: config.RunConfig) -> str:
     run, model = settings.run, settings.model.preset or "model of its own shape"
-    threads = f", {run.threads} threads" if run.device == "cpu" else ""
+    threads = f", {output.counted(run.threads, 'thread')}" if run.device == "cpu" else ""
     steps = f"{settings.optimizer.max_steps:,} steps on {run.device} in {run.precision}{threads}"
     return f"{model}, {settings.shape.n_params:,} parameters, {steps}"
 

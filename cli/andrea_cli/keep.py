@@ -45,6 +45,7 @@ def link(run: RunDir, step: int) -> Path:
             where=str(source),
             found=nearest(run.checkpoints(), step),
             expected="a file",
+            todo="name a step that has one",
         )
     run.kept.mkdir(mode=0o750, exist_ok=True)
     try:

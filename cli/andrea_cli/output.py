@@ -47,6 +47,11 @@ def span(seconds: float) -> str:
     return f"{whole} s"
 
 
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 thread`, `2 threads`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def size(count: float) -> str:
     """A number of bytes in decimal units: `1.18 GB`."""
     for unit in ("bytes", "kB", "MB", "GB", "TB"):

@@ -110,6 +110,7 @@ def test_too_early_and_no_difference(make: Make, andrea: Andrea) -> None:
     unborn = fork(make("s", 100), parent)
     done = andrea("compare", parent.root, unborn.root, "--json").json
     assert done["points"] == [] and done["verdict"] is None and "too early to say: 0 probes" in done["sentence"]
+    assert [row["share"] for row in done["arms"]] == [[None, None]] * len(done["arms"])
     assert andrea("compare", parent.root, unborn.root).code == 0
 
 
