@@ -61,7 +61,7 @@ def write(folder: str, name: str) -> float:
 
 def cold(folder: str, name: str) -> dict[str, list[float]]:
     """Seconds of reading the bare file, of SHA-256 of its bytes, and of our load, into memory that is there already."""
-    from andrea_rundir import checkpoint
+    from andrea_rundir import loading
 
     shape, path = shape_of(name), RunDir(Path(folder) / "run").checkpoint(1)
     size = path.stat().st_size
@@ -86,7 +86,7 @@ def cold(folder: str, name: str) -> dict[str, list[float]]:
     def load() -> float:
         evict(path)
         began = time.perf_counter()
-        checkpoint.load(path, image, step=1, n_params=shape.n_params, digest=digest)
+        loading.load(path, image, step=1, n_params=shape.n_params, digest=digest)
         return time.perf_counter() - began
 
     return pairs.alternate({"raw": raw, "sha": sha, "load": load}, ROUNDS)
@@ -96,7 +96,7 @@ def ours(folder: str, name: str) -> float:
     """Seconds from a state that exists to one that holds the file, digest, finiteness and all checked."""
     import torch
 
-    from andrea_rundir import checkpoint
+    from andrea_rundir import loading
     from andrea_train.state import Staging, State
 
     run, shape = RunDir(Path(folder) / "run"), shape_of(name)
@@ -104,7 +104,7 @@ def ours(folder: str, name: str) -> float:
     evict(run.checkpoint(1))
     began = time.perf_counter()
     staging = Staging(shape.n_params, torch.device("cpu"))
-    assert checkpoint.choose(run, staging.image, n_params=shape.n_params) is not None
+    assert loading.choose(run, staging.image, n_params=shape.n_params) is not None
     staging.restore(state)
     return time.perf_counter() - began
 

@@ -21,7 +21,7 @@ from andrea_cli.inspect import recorded_digest
 from andrea_cli.newdir import building, vacant
 from andrea_corpus.tokenizer import Tokenizer
 from andrea_corpus.tokenizer import load as load_tokenizer
-from andrea_rundir import checkpoint
+from andrea_rundir import checkpoint, inspection
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.layout import parameters
 from andrea_rundir.publish import publish
@@ -59,7 +59,7 @@ def run(args: Namespace) -> int:
 def verified(path: Path) -> str:
     """SHA-256 (hex) of a checkpoint that a run could resume from; Refused with the reason otherwise."""
     try:
-        facts = checkpoint.inspect(path)
+        facts = inspection.inspect(path)
     except checkpoint.Invalid as reason:
         raise Refused("not a usable checkpoint", where=str(path), found=str(reason)) from None
     line = recorded_digest(path)

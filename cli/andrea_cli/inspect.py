@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from andrea_cli import output, weights
-from andrea_rundir import checkpoint, config, digests
+from andrea_rundir import checkpoint, config, digests, inspection
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED, Refused
 from andrea_rundir.layout import PRESETS, Parameter, Shape, parameters
 
@@ -33,7 +33,7 @@ def run(args: Namespace) -> int:
     header = weights.read_header(path)
     shape, odd = _shape(args, header)
     try:
-        facts = checkpoint.inspect(path, shape)
+        facts = inspection.inspect(path, shape)
     except checkpoint.Invalid as reason:
         raise Refused("not a usable checkpoint", where=str(path), found=str(reason)) from None
     line = recorded_digest(path)
@@ -82,7 +82,7 @@ def recorded_digest(path: Path) -> str | None:
     return None
 
 
-def _figures(regions: Mapping[str, checkpoint.Region]) -> dict[str, dict[str, float | None]]:
+def _figures(regions: Mapping[str, inspection.Region]) -> dict[str, dict[str, float | None]]:
     """As --json has them; null where no value is finite."""
     return {
         name: {
@@ -95,7 +95,7 @@ def _figures(regions: Mapping[str, checkpoint.Region]) -> dict[str, dict[str, fl
     }
 
 
-def _lines(facts: checkpoint.Facts, line: str | None) -> list[str]:
+def _lines(facts: inspection.Facts, line: str | None) -> list[str]:
     known = "matches SHA256SUMS" if line == facts.digest else "no line in SHA256SUMS" if line is None else "DIFFERS"
     shown = [
         f"step        {facts.step:,}",
@@ -106,7 +106,7 @@ def _lines(facts: checkpoint.Facts, line: str | None) -> list[str]:
     return shown + [f"{REGIONS[name]:<12}{_range(region)}" for name, region in facts.regions.items()]
 
 
-def _table(facts: checkpoint.Facts, matrices: list[Parameter]) -> list[str]:
+def _table(facts: inspection.Facts, matrices: list[Parameter]) -> list[str]:
     """A line a matrix, in the order of the file."""
     rows = [("matrix", "shape", *REGIONS.values())]
     for matrix in matrices:
@@ -116,7 +116,7 @@ def _table(facts: checkpoint.Facts, matrices: list[Parameter]) -> list[str]:
     return ["  ".join(f"{cell:<{wide[i]}}" for i, cell in enumerate(row)).rstrip() for row in rows]
 
 
-def _range(region: checkpoint.Region) -> str:
+def _range(region: inspection.Region) -> str:
     bad = f", {region.not_finite:,} NOT FINITE" if region.not_finite else ""
     return f"{region.low:.3g} to {region.high:.3g}, norm {region.norm:.4g}{bad}"
 

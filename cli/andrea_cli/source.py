@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from andrea_cli.stock import nearest, stock
-from andrea_rundir import checkpoint, digests
+from andrea_rundir import checkpoint, digests, inspection
 from andrea_rundir.excerpt import Origins, origins
 from andrea_rundir.faults import Refused
 from andrea_rundir.names import RunDir, checkpoint_name
@@ -85,7 +85,7 @@ def verified(source: Source, path: Path, n_params: int) -> Verified:
         return Refused("not a usable checkpoint", where=str(source.path), found=found, expected=expected)
 
     try:
-        facts = checkpoint.inspect(path)
+        facts = inspection.inspect(path)
     except checkpoint.Invalid as reason:
         raise bad(str(reason)) from None
     if facts.problem is not None or facts.n_params != n_params:

@@ -12,7 +12,7 @@ from pathlib import Path
 from andrea_cli import lineage, output
 from andrea_cli.soundness import Section
 from andrea_cli.stock import files
-from andrea_rundir import checkpoint, digests, history
+from andrea_rundir import checkpoint, digests, history, inspection
 from andrea_rundir.names import RunDir
 
 Key = tuple[int, int, int]
@@ -39,7 +39,7 @@ class Checkpoints:
 
     def __init__(self, run: RunDir, n_params: int, say: Callable[[str], None]) -> None:
         self._run, self._n_params, self._say = run, n_params, say
-        self._seen: dict[Key, checkpoint.Facts | checkpoint.Invalid] = {}
+        self._seen: dict[Key, inspection.Facts | checkpoint.Invalid] = {}
 
     def check(self) -> Section:
         """Everything in the run directory, in `kept/` and in `archive/`."""
@@ -64,7 +64,7 @@ class Checkpoints:
         return section
 
     def _judge(
-        self, section: Section, step: int, path: Path, facts: checkpoint.Facts | checkpoint.Invalid, known: Known
+        self, section: Section, step: int, path: Path, facts: inspection.Facts | checkpoint.Invalid, known: Known
     ) -> None:
         """One file. FileNotFoundError when it is gone by now: then nothing is wrong with it."""
         if isinstance(facts, checkpoint.Invalid) or facts.problem is not None:
@@ -122,10 +122,10 @@ class Checkpoints:
         )
 
 
-def _inspect(path: Path) -> checkpoint.Facts | checkpoint.Invalid:
+def _inspect(path: Path) -> inspection.Facts | checkpoint.Invalid:
     """What is in a file, or why it cannot be read."""
     try:
-        return checkpoint.inspect(path)
+        return inspection.inspect(path)
     except checkpoint.Invalid as why:
         path.stat()
         return why

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from andrea_rundir.checkpoint import Choice, set_aside
 from andrea_rundir.config import RunConfig, differences
+from andrea_rundir.loading import Choice, set_aside
 from andrea_train import device as devices
 from andrea_train.larder import Diet
 from andrea_train.outside import Outside

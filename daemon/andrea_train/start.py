@@ -14,7 +14,7 @@ import torch
 from andrea_corpus.order import stream_seed
 from andrea_corpus.tokenizer import check_fits
 from andrea_corpus.tokenizer import load as load_tokenizer
-from andrea_rundir import checkpoint, config, seed
+from andrea_rundir import config, loading, seed
 from andrea_rundir.events import EventLog
 from andrea_rundir.faults import EXIT_CONFIG, EXIT_OK, Fault, Halt
 from andrea_rundir.names import RunDir
@@ -110,7 +110,7 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
     check_fits(tokenizer, shape.vocab_size, str(run.run_toml))
     state = State(shape, device)
     staging = Staging(shape.n_params, device)
-    chosen = checkpoint.choose(run, staging.image, n_params=shape.n_params)
+    chosen = loading.choose(run, staging.image, n_params=shape.n_params)
     if chosen is None:
         state.w.copy_(model.initial(shape, stream_seed(settings.run.seed, "weights", 0)))
     else:

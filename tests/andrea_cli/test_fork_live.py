@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from andrea_cli.main import main
-from andrea_rundir import checkpoint, digests
+from andrea_rundir import digests, inspection
 from andrea_rundir.events import read as read_events
 from andrea_rundir.lossfile import read
 from andrea_rundir.names import RunDir
@@ -125,7 +125,7 @@ def test_beside_a_parent_that_trains_and_prunes(fresh: Fresh, tmp_path: Path, an
                 assert done.code == 1 and "the nearest are" in done.err, done.err
                 continue
             new = RunDir(tmp_path / f"new{number}")
-            facts = checkpoint.inspect(new.checkpoint(step))
+            facts = inspection.inspect(new.checkpoint(step))
             assert facts.problem is None and digests.read(new.sums) == {new.checkpoint(step).name: facts.digest}
             seen = [event["step"] for event in read_events(new.events) if event["event"] in ("step", "snapshot")]
             assert max(seen) == step and seen.count(step) == 2

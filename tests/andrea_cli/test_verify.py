@@ -14,7 +14,7 @@ import pytest
 from andrea_cli.keep import link
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
-from andrea_rundir import checkpoint, digests, policy
+from andrea_rundir import digests, inspection, policy
 from andrea_rundir.events import starts
 from andrea_rundir.lossfile import encode, read
 from andrea_rundir.names import RunDir
@@ -146,7 +146,7 @@ def test_a_checkpoint_of_another_run(run: RunDir, andrea: Andrea) -> None:
         values[:1].view("<i4")[0] = step
         run.checkpoint(step).unlink(missing_ok=True)
         values.tofile(run.checkpoint(step))
-        digests.record(run.sums, run.checkpoint(step).name, checkpoint.inspect(run.checkpoint(step)).digest)
+        digests.record(run.sums, run.checkpoint(step).name, inspection.inspect(run.checkpoint(step)).digest)
     what = "a checkpoint of another run"
     done = andrea("verify", run.root, "--json")
     assert found(done) == [(what, "step_000025.bin"), (what, "step_000045.bin")]

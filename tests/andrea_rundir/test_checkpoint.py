@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from andrea_rundir import checkpoint, digests
-from andrea_rundir.checkpoint import HEADER, Header, Invalid, choose, file_size, inspect, load, read_header, set_aside
+from andrea_rundir import digests, scan
+from andrea_rundir.checkpoint import HEADER, Header, Invalid, file_size, read_header
 from andrea_rundir.faults import NoCheckpoint, Refused
+from andrea_rundir.inspection import inspect
+from andrea_rundir.loading import choose, load, set_aside
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import image_buffer
 
@@ -34,7 +36,7 @@ def run(tmp_path: Path) -> RunDir:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many pieces in a small file, so that region boundaries fall inside of them."""
-    monkeypatch.setattr(checkpoint, "_PIECE", 4096)
+    monkeypatch.setattr(scan, "_PIECE", 4096)
 
 
 def buffer(n: int = N) -> memoryview:
@@ -85,7 +87,7 @@ def test_load_gives_every_byte_and_the_digest(run: RunDir, small_pieces: None) -
 
 @pytest.mark.parametrize("n", [1, 2, 341, 342, 1024, 174_762, 174_763, 700_001, 1_000_000])
 def test_sizes_around_blocks_and_pieces(run: RunDir, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "_PIECE", 1 << 20)
+    monkeypatch.setattr(scan, "_PIECE", 1 << 20)
     digest, image = write(run, 100, content(100, n)), buffer(n)
     assert load(run.checkpoint(100), image, step=100, n_params=n, digest=digest) == digest
     assert hashlib.sha256(image).hexdigest() == digest
@@ -220,7 +222,7 @@ def test_a_bad_sector_is_a_reason(run: RunDir, traced: Callable[..., tuple[int, 
     code = f"""
 import mmap
 from pathlib import Path
-from andrea_rundir.checkpoint import *
+from andrea_rundir.loading import *
 try:
     load(Path({str(run.checkpoint(100))!r}), memoryview(mmap.mmap(-1, {SIZE})), step=100, n_params={N}, digest=None)
 except Invalid as reason:
@@ -261,7 +263,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused(run: RunDir, small_piec
 
     fd = os.open(run.checkpoint(100), os.O_RDONLY)
     with pytest.raises(Invalid, match="ends at byte 5000 while it is read"):
-        checkpoint._scan(fd, SIZE, place, lambda start, piece: None)
+        scan.scan(fd, SIZE, place, lambda start, piece: None)
     os.close(fd)
 
 
@@ -403,7 +405,7 @@ def test_inspect_needs_little_memory(run: RunDir) -> None:
         file.truncate(file_size(n))
     code = f"""
 from pathlib import Path
-from andrea_rundir.checkpoint import inspect
+from andrea_rundir.inspection import inspect
 assert inspect(Path({str(run.checkpoint(100))!r})).problem is None
 [peak] = [line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")]
 print(peak)  # not ru_maxrss: that begins with what the process had that started this one

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from andrea_rundir import checkpoint, digests
+from andrea_rundir import digests, inspection
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from harness import make_run, start, twin_diff, until, wait_checkpoint, wait_step
@@ -27,7 +27,7 @@ def small_disk(mount: Callable[..., Path]) -> Path:
 def all_valid(run: RunDir) -> list[int]:
     lines = digests.read(run.sums)
     for path in run.checkpoints().values():
-        facts = checkpoint.inspect(path)
+        facts = inspection.inspect(path)
         assert facts.problem is None
         assert lines[path.name] == facts.digest
     return list(run.checkpoints())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from andrea_rundir import checkpoint
+from andrea_rundir import inspection
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from harness import probes, start
@@ -34,7 +34,7 @@ def test_it_ends_with_78_and_the_way_back_is_there(lr: float, make: Make) -> Non
     assert halt["event"] == "halt"
     assert "diverged" in halt["reason"]
     for path in run.checkpoints().values():
-        assert checkpoint.inspect(path).problem is None
+        assert inspection.inspect(path).problem is None
     measured = {step: figure["mean"] for step, figure in probes(run).items() if figure["mean"] is not None}
     best = min(measured, key=lambda step: (measured[step], -step))
     assert best in run.checkpoints(), "the best-probe checkpoint is kept"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from andrea_rundir import checkpoint, digests
+from andrea_rundir import digests, inspection
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, start, until, wait_checkpoint, wait_step
@@ -25,7 +25,7 @@ LONG = {"optimizer": {"max_steps": 100_000}, "checkpoint": {"every": 1000}, "pro
 def newest_is_valid(run: RunDir) -> int:
     """The step of the newest checkpoint, after checking it as a stranger would: size, header, digest, values."""
     step, path = list(run.checkpoints().items())[-1]
-    facts = checkpoint.inspect(path)
+    facts = inspection.inspect(path)
     assert facts.problem is None
     assert facts.step == step
     assert digests.read(run.sums)[path.name] == facts.digest

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from andrea_cli.verify import verify
-from andrea_rundir import checkpoint, config
+from andrea_rundir import checkpoint, config, loading
 from andrea_rundir.events import read as read_events
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.filesystem import refuse_network
@@ -105,7 +105,7 @@ def holds(run: RunDir, announced: int, whole: RunDir) -> None:
     """What was announced is there, whole, with its history; once a proxy was there all is sound."""
     n_params = config.load(run.run_toml).shape.n_params
     image = memoryview(bytearray(checkpoint.file_size(n_params)))
-    choice = checkpoint.choose(run, image, n_params=n_params)
+    choice = loading.choose(run, image, n_params=n_params)
     assert choice is not None
     assert choice.step >= announced >= 2 * CADENCE
     assert choice.passed == []

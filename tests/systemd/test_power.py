@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from andrea_rundir import checkpoint
+from andrea_rundir import inspection
 from andrea_rundir.events import read_back
 from harness import wait_step
 from harness.host import PATIENT, PROXY, TRAIN, Host
@@ -18,7 +18,7 @@ def test_poweroff_while_it_trains(host: Host) -> None:
     stopped = next(read_back(run.events))
     assert (stopped["event"], stopped["step"], stopped["reason"]) == ("stop", last, "sigterm")
     assert host.newest(run) == last
-    checkpoint.inspect(run.checkpoint(last))
+    inspection.inspect(run.checkpoint(last))
     host.machine.boot()
     assert host.machine.state_of(TRAIN) == ("active", "success")
     assert host.machine.state_of(PROXY) == ("active", "success")

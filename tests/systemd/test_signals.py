@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from andrea_rundir import checkpoint
+from andrea_rundir import inspection
 from harness import wait_step
 from harness.host import TRAIN, Host
 
@@ -23,7 +23,7 @@ def test_start_returns_when_it_trains(host: Host) -> None:
     host.stop()
     assert host.machine.state_of(TRAIN) == CLEAN
     assert host.newest(run) == host.last_step(run)
-    checkpoint.inspect(run.checkpoint(host.newest(run)))
+    inspection.inspect(run.checkpoint(host.newest(run)))
 
 
 def test_usr1_to_every_process(host: Host) -> None:

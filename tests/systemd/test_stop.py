@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from andrea_rundir import checkpoint, lossfile
+from andrea_rundir import inspection, lossfile
 from harness.disk import hanging, slow
 from harness.host import TRAIN, Host
 
@@ -23,7 +23,7 @@ def test_stop(host: Host) -> None:
     assert host.machine.state_of(TRAIN) == CLEAN
     last = host.last_step(run)
     assert host.newest(run) == last
-    checkpoint.inspect(run.checkpoint(last))
+    inspection.inspect(run.checkpoint(last))
     host.until("the last entry", lambda: [entry["step"] for entry in lossfile.read(run.loss)][-1] == last)
 
 
@@ -55,7 +55,7 @@ def test_a_hung_disk_ends_in_a_kill(host: Host) -> None:
         host.until("a kill", lambda: host.show(TRAIN, "SubState")["SubState"] in killed, 60)
     assert host.until_state(TRAIN, lambda state: state[0] == "failed") == ("failed", "timeout")
     assert host.newest(run) == before
-    checkpoint.inspect(run.checkpoint(before))
+    inspection.inspect(run.checkpoint(before))
     assert host.status(run)["state"] == "stale"
 
 
