@@ -39,8 +39,12 @@ def explore(recording: Recording, known: Truth, folder: Path, draws: int, start:
     return seen, wrong
 
 
-def mutate(recording: Recording, known: Truth, folder: Path, mutation: mutations.Mutation) -> tuple[str, list[str]]:
-    """The mutation's name and the first loss."""
+MUTATIONS = (*mutations.CHECKPOINT, *mutations.OTHERS)
+
+
+def mutate(recording: Recording, known: Truth, folder: Path, number: int) -> tuple[str, list[str]]:
+    """The name of a mutation and the first loss."""
+    mutation = MUTATIONS[number]
     return mutation.name, next(mutations.losses(mutation, recording, known, folder / str(os.getpid())), [])
 
 
@@ -55,7 +59,7 @@ def go_on(recording: Recording, known: Truth, folder: Path, number: int, of: int
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="crash", description=__doc__)
-    parser.add_argument("--draws", type=int, default=1, help="mixtures drawn for each prefix")
+    parser.add_argument("--draws", type=int, default=3, help="mixtures drawn for each prefix")
     parser.add_argument("--twins", type=int, default=8, help="states from which real processes go on")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -74,7 +78,7 @@ def main() -> int:
                 wrong += complained
             print(f"{len(seen)} different states, {len(wrong)} complaints", flush=True)
             hurt = partial(mutate, recording, known, folder)
-            for name, lost in pool.imap(hurt, [*mutations.CHECKPOINT, *mutations.OTHERS]):
+            for name, lost in pool.imap(hurt, range(len(MUTATIONS))):
                 print(f"  {name}: {lost[1] if lost else 'NOT SEEN'}", flush=True)
                 wrong += [] if lost else [f"not seen: {name}"]
         for number in range(args.twins):
