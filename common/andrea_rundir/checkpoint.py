@@ -13,6 +13,8 @@ import math
 import os
 import stat
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,30 +55,31 @@ def file_size(n_params: int) -> int:
 
 def read_header(path: Path) -> Header:
     """Step and number of parameters, checked against the file's size; Invalid otherwise."""
-    fd, size = opened(path)
-    try:
-        header = header_of(os.pread(fd, HEADER.size, 0), size)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    finally:
-        os.close(fd)
-    return header
+    with opened(path) as (fd, size):
+        return header_of(os.pread(fd, HEADER.size, 0), size)
 
 
-def opened(path: Path) -> tuple[int, int]:
-    """Descriptor and size of a regular file; O_NONBLOCK so that a FIFO of that name hangs nobody."""
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[int, int]]:
+    """Descriptor and size of a regular file; what the system refuses, here or inside, is Invalid or Refused.
+
+    O_NONBLOCK so that a FIFO of that name hangs nobody.
+    """
+    fd = None
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise Invalid("is a folder or a device, expected a regular file")
+        yield fd, status.st_size
     except OSError as error:
-        raise unreadable(path, error) from error
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(fd)
-        raise Invalid("is a folder or a device, expected a regular file")
-    return fd, status.st_size
+        raise _unreadable(path, error) from error
+    finally:
+        if fd is not None:
+            os.close(fd)
 
 
-def unreadable(path: Path, error: OSError) -> Invalid | Refused:
+def _unreadable(path: Path, error: OSError) -> Invalid | Refused:
     """What the system's refusal means: the file is no good, or this process is short of something and it may be."""
     if error.errno in _SHORTAGE:
         return Refused(

@@ -6,14 +6,13 @@ Writes nothing. Imports the standard library, numpy, our checkpoint, scan, layou
 from __future__ import annotations
 
 import math
-import os
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from andrea_rundir.checkpoint import REGIONS, Values, opened, read_header, unreadable, unsound, values_of
+from andrea_rundir.checkpoint import REGIONS, Values, opened, read_header, unsound, values_of
 from andrea_rundir.layout import Parameter, Shape, parameters
 from andrea_rundir.names import checkpoint_step
 from andrea_rundir.scan import ring, scan
@@ -72,13 +71,8 @@ def inspect(path: Path, shape: Shape | None = None) -> Facts:
         if reason := unsound(start, piece, header.n_params):
             bad.append(reason)
 
-    fd, size = opened(path)
-    try:
+    with opened(path) as (fd, size):
         digest = scan(fd, size, ring(), look)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    finally:
-        os.close(fd)
     regions = {name: _merged([tensor[name] for tensor in tensors.values()]) for name in REGIONS}
     for region in (*regions.values(), *(region for tensor in tensors.values() for region in tensor.values())):
         region.norm = math.sqrt(region.norm)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from andrea_rundir import digests
-from andrea_rundir.checkpoint import HEADER, Invalid, file_size, header_of, opened, unreadable, unsound
+from andrea_rundir.checkpoint import HEADER, Invalid, file_size, header_of, opened, unsound
 from andrea_rundir.faults import NoCheckpoint
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import aside, fsync_dir
@@ -45,24 +45,19 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
     """
     if len(image) != file_size(n_params):
         raise ValueError(f"an image of {len(image)} bytes for {n_params} parameters")
-    fd, size = opened(path)
     bad: list[str] = []
 
     def look(start: int, piece: memoryview) -> None:
         if reason := unsound(start, piece, n_params):
             bad.append(reason)
 
-    try:
+    with opened(path) as (fd, size):
         if size != file_size(n_params):
             raise Invalid(f"{size} bytes, expected {file_size(n_params)} for {n_params} parameters")
         header = header_of(os.pread(fd, HEADER.size, 0), size)
         if header.step != step:
             raise Invalid(f"the header says step {header.step}, expected {step}")
         found = scan(fd, size, lambda start, end: image[start:end], look)
-    except OSError as error:
-        raise unreadable(path, error) from error
-    finally:
-        os.close(fd)
     if digest is not None and found != digest:
         raise Invalid(f"SHA-256 is {found}, expected {digest}")
     if bad:

@@ -47,12 +47,17 @@ def ended_cleanly(trainer: Trainer, reason: str = "sigterm") -> int:
     return step
 
 
+def save_by_usr1(trainer: Trainer) -> None:
+    """One checkpoint more than that of the start."""
+    wait_step(trainer.run, 5)
+    trainer.signal(signal.SIGUSR1)
+    until("a second checkpoint", lambda: len(trainer.run.checkpoints()) == 2)
+
+
 def test_usr1_saves_and_goes_on_term_saves_and_ends(make: Make) -> None:
     run = make("usr1", LONG)
     with start(run) as trainer:
-        wait_step(run, 5)
-        trainer.signal(signal.SIGUSR1)
-        until("a second checkpoint", lambda: len(run.checkpoints()) == 2)
+        save_by_usr1(trainer)
         saved = newest_is_valid(run)
         wait_step(run, saved + 5)
         trainer.signal(signal.SIGTERM)
@@ -63,9 +68,7 @@ def test_an_abort_shows_where_the_main_thread_stood(make: Make) -> None:
     """As a watchdog sends it to a frozen process. No thread but the main one is hit: see `leave_aborts`."""
     run = make("aborted", LONG)
     with start(run) as trainer:
-        wait_step(run, 5)
-        trainer.signal(signal.SIGUSR1)
-        until("a second checkpoint", lambda: len(run.checkpoints()) == 2)
+        save_by_usr1(trainer)
         for task in Path(f"/proc/{trainer.pid}/task").iterdir():
             (mask,) = re.findall(r"SigBlk:\t(\w+)", (task / "status").read_text())
             assert bool(int(mask, 16) >> (signal.SIGABRT - 1) & 1) == (int(task.name) != trainer.pid), task
