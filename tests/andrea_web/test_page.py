@@ -180,9 +180,10 @@ def agrees(page: Page, run: RunDir) -> None:
         expect(row).to_contain_text(f"{figures['pulls']:,}")
         expect(row).to_contain_text(f"{100 * figures['share']:.1f} %")
         expect(row).to_contain_text(f"{100 * figures['cap']:.1f} %")
-    shown = page.locator("#part-checkpoints tbody th").all_inner_texts()
     archived = sorted(run.archive.glob("step_*/step_*.bin"))
-    assert {number(text) for text in shown} == {*run.checkpoints(), *(int(path.stem[5:]) for path in archived)}
+    files = {*run.checkpoints(), *(int(path.stem[5:]) for path in archived)}
+    listed = page.locator("#part-checkpoints tbody th")
+    until("the files are listed", lambda: {number(text) for text in listed.all_inner_texts()} == files)
 
 
 def test_without_scripts_it_is_readable(trained: RunDir, serve: Callable[[RunDir], Client], browser: Browser) -> None:
