@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Row:
     """A system call of `who` on the file `path` of its run that fails with `error`, from its `calls` on (strace's
     `when`); `spoilt`: the run's policy cannot be used. Then it ends with `code`, has said `says` and shows no
-    traceback, and the next start, left alone, ends as the twin does."""
+    traceback; who was refused at its start has trained nothing, who goes on ends as the twin does."""
 
     who: str
     path: str
