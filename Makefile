@@ -5,12 +5,14 @@ READY  := .venv/.ready
 RUN    ?= runs/demo
 BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
-.PHONY: help demo test crash check bench bench-curriculum bench-real gpu-check clean
+.PHONY: help demo test crash faults storm check bench bench-curriculum bench-real gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
 	@echo "make test       every check and every test"
 	@echo "make crash      every state that a power cut can leave (all cores; needs strace)"
+	@echo "make faults     system calls refused to trainer and proxy, all rows of the table (minutes; needs strace)"
+	@echo "make storm      300 kills of trainer and proxy over one run, which ends as a quiet one (half an hour)"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      one table of speed, side by side (half an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
@@ -55,6 +57,13 @@ test: check
 # The power-cut simulator's whole exploration; `make test` has a part of it.
 crash: $(READY)
 	cd tests && ../$(BIN)/python -m crash
+
+# System calls refused, and kills; `make test` has some of both.
+faults: $(READY)
+	FAULTS=all $(BIN)/pytest tests/faults/test_faults.py
+
+storm: $(READY)
+	cd tests && ../$(BIN)/python -m faults.storm
 
 # Ours beside what one would use instead and beside what disk and processor can do at all.
 bench: $(READY)

@@ -134,7 +134,7 @@ class PlanReader:
                 self._start.insert(0, line)
 
     def poll(self) -> list[Line]:
-        """The usable lines that were completed since the last call, in order."""
+        """The usable lines that were completed since the last call, in order; what cannot be read now is read later."""
         lines, self._start = self._start, []
         try:
             with self._path.open("rb") as file:
@@ -142,7 +142,7 @@ class PlanReader:
                     self._offset = 0  # it was set aside and begun anew
                 file.seek(self._offset)
                 *complete, _ = file.read().split(b"\n")
-        except FileNotFoundError:
+        except OSError:  # not there yet, or the machine has no descriptor left: no reason to end a run
             return lines
         self._offset += sum(map(len, complete)) + len(complete)
         return lines + [line for data in complete if (line := _usable(data)) is not None]

@@ -21,6 +21,7 @@ EXIT_BROKEN_PIPE = 141
 # What the machine refuses, rather than what we did wrong.
 _OPERATOR = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
 )
 

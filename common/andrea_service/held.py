@@ -35,4 +35,5 @@ def held(run: RunDir, lock: Path, pidfile: Path) -> Iterator[config.RunConfig]:
         try:
             yield settings
         finally:
-            remove_pidfile(pidfile, os.getpid())
+            with suppress(OSError):  # how the run ended counts, not whether the address could be taken away
+                remove_pidfile(pidfile, os.getpid())
