@@ -28,8 +28,6 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-BLOCKED := env --block-signal=USR1 --block-signal=TERM
-
 # Trainer and proxy beside each other, as their units start them. Ctrl-C reaches both.
 demo: $(READY)
 	@test -e $(RUN)/run.toml || $(BIN)/andrea init $(RUN) --demo

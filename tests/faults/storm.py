@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from andrea_rundir import checkpoint, digests
+from andrea_rundir import checkpoint, digests, inspection
 from andrea_rundir.lossfile import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, make_run, sidecar_diff, start, start_proxy, texts, twin_diff, until
@@ -136,7 +136,7 @@ class Storm:
         """What has its name is whole, and has its line."""
         for path in self.run.checkpoints().values():
             try:
-                facts = checkpoint.inspect(path)
+                facts = inspection.inspect(path)
             except checkpoint.Invalid:
                 assert not path.exists(), f"{path.name} is no checkpoint"
                 continue  # pruned by the trainer, which lives
