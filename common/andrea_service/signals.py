@@ -26,8 +26,8 @@ def block() -> None:
 def take_aborts() -> None:
     """In the main thread, once all is imported: SIGABRT, by which a watchdog ends a process that hangs, comes here.
 
-    Whichever thread is hit writes the stacks of all (faulthandler), and that of one that runs meanwhile comes out torn:
-    the main thread of a process that was frozen (SIGSTOP) is let run again for the abort, and runs.
+    The thread that is hit writes its stack (faulthandler), and of a process that hangs it is the main one's that tells
+    why: it waits for whoever hangs.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
 

@@ -22,7 +22,8 @@ def main() -> int:
     wishes.block()
     from andrea_service.errors import boundary
 
-    faulthandler.enable()
+    # Not the stacks of all threads: one that runs while its frames are read ends the process by SIGSEGV, with no stack.
+    faulthandler.enable(all_threads=False)
     return boundary(_main, "andrea-proxy")
 
 

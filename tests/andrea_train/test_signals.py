@@ -78,6 +78,7 @@ def test_an_abort_shows_where_the_main_thread_stood(make: Make) -> None:
         trainer.signal(signal.SIGCONT)
         assert trainer.wait() == -signal.SIGABRT
         assert "loop.py" in trainer.said()
+        assert "Thread 0x" not in trainer.said(), "a thread that ran on can have torn its frames meanwhile: SIGSEGV"
 
 
 def test_usr1_as_early_as_a_process_can_get_it(make: Make) -> None:

@@ -65,7 +65,7 @@ def test_the_proxy_is_back_within_a_second(host: Host) -> None:
 
 
 def test_a_hung_trainer_is_aborted(host: Host) -> None:
-    """Its stacks are in the journal, and another goes on."""
+    """Its stack is in the journal, and another goes on."""
     run = host.make()
     host.change(f"{TRAIN}.service", SOON, "WatchdogSec=2s")
     host.start()
