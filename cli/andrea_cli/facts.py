@@ -64,17 +64,22 @@ def recent(run: RunDir, most: int = LOOK_BACK) -> Recent:
     """Read the tail of the events, `most` of them: steps and warnings since the newest start, and the newest looks at
     the model, older ones too if they are of steps that it went on from."""
     found, resumed = Recent(), None
-    for event in islice(events.read_back(run.events), most):
-        kind, step = event.get("event"), event.get("step")
+    for line in islice(events.lines_back(run.events), most):
+        if resumed is not None and found.audit and found.probe and found.snapshot:
+            break
+        # Most are steps of which nothing more is shown: decoding each is what a look would wait for.
+        enough = resumed is not None or len(found.steps) == RECENT_STEPS
+        if (enough and events.is_step(line)) or (event := events.decode(line)) is None:
+            continue
+        kind, step = event["event"], event.get("step")
         if kind in ("step", "start") and found.position is None:
             found.position = event
         if kind in ("audit", "probe", "snapshot"):
             if getattr(found, kind) is None and (resumed is None or (isinstance(step, int) and step <= resumed)):
                 setattr(found, kind, event)
         elif resumed is not None:
-            if found.audit and found.probe and found.snapshot:
-                break
-        elif kind == "step" and len(found.steps) < RECENT_STEPS:
+            continue
+        elif kind == "step":
             found.steps.append(event)
         elif kind == "warning":
             found.warnings.append(event)

@@ -215,12 +215,20 @@ def read_back(folder: Path, before: int | None = None) -> Iterator[Event]:
     -1 is the last.
     """
     for path in reversed(segments(folder)):
-        if before is not None and int(path.stem) >= before:
-            continue
-        lines = back(path)
-        next(lines, b"")  # what follows the last newline: nothing, or a torn line
-        for number, line in enumerate(lines, start=1):
-            yield _decode(line, path, -number)
+        if before is None or int(path.stem) < before:
+            for number, line in enumerate(_whole_lines_back(path), start=1):
+                yield _decode(line, path, -number)
+
+
+def lines_back(folder: Path) -> Iterator[bytes]:
+    """The line of every event, newest first: who passes over most of them decodes the others by `decode`."""
+    return (line for path in reversed(segments(folder)) for line in _whole_lines_back(path))
+
+
+def _whole_lines_back(path: Path) -> Iterator[bytes]:
+    lines = back(path)
+    next(lines, b"")  # what follows the last newline: nothing, or a torn line
+    return lines
 
 
 class Tail:
@@ -286,11 +294,19 @@ def _next_segment(folder: Path) -> _Segment:
     return _Segment(path, fd)
 
 
-def _decode(line: bytes, path: Path, number: int) -> Event:
+def is_step(line: bytes) -> bool:
+    """Whether `decode` would give a step event, told from how `encode` begins one."""
+    return line.startswith(b'{"event":"step",')
+
+
+def decode(line: bytes) -> Event | None:
+    """An event; None for a line that is none."""
     try:
         event = json.loads(line)
     except ValueError:
-        event = None
-    if isinstance(event, dict) and isinstance(event.get("event"), str):
-        return event
-    return {"event": "unreadable", "segment": path.name, "line": number}
+        return None
+    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
+
+
+def _decode(line: bytes, path: Path, number: int) -> Event:
+    return decode(line) or {"event": "unreadable", "segment": path.name, "line": number}
