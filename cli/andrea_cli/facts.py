@@ -49,6 +49,7 @@ class Recent:
     """The newest step event, or the start event when no step followed it."""
     steps: list[Event] = field(default_factory=list)
     warnings: list[Event] = field(default_factory=list)
+    card: Event | None = None
     audit: Event | None = None
     probe: Event | None = None
     snapshot: Event | None = None
@@ -61,7 +62,8 @@ class Recent:
 
 
 def recent(run: RunDir, most: int = LOOK_BACK) -> Recent:
-    """Read the tail of the events, `most` of them: steps and warnings since the newest start, and the newest looks at
+    """Read the tail of the events, `most` of them: steps, warnings and the card's
+    figures since the newest start, and the newest looks at
     the model, older ones too if they are of steps that it went on from."""
     found, resumed = Recent(), None
     for line in islice(events.lines_back(run.events), most):
@@ -83,6 +85,8 @@ def recent(run: RunDir, most: int = LOOK_BACK) -> Recent:
             found.steps.append(event)
         elif kind == "warning":
             found.warnings.append(event)
+        elif kind == "card" and found.card is None:
+            found.card = event
         elif kind == "start":
             resumed = step if isinstance(step, int) else 0
     return found

@@ -77,6 +77,7 @@ def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
         "unit": unit,
         "starts_at_boot": service.starts_at_boot(unit) if unit is not None else None,
         **vitals(run, presence, tables, recent, now),
+        "card": _only(recent.card, "time", "memory", "memory_total", "temperature", "power", "power_limit"),
         "checkpoint": newest,
         "audit": _only(recent.audit, "step", "score", "alarm"),
         "probe": _only(recent.probe, "step", "mean", "arms"),
@@ -127,6 +128,8 @@ def lines(found: dict[str, Any]) -> list[str]:
     if found["eta_seconds"] is not None:
         end = datetime.now().astimezone().timestamp() + found["eta_seconds"]
         say("time left", f"{output.span(found['eta_seconds'])} (until {datetime.fromtimestamp(end):%Y-%m-%d %H:%M})")
+    if found["card"] is not None and found["state"] in ("starting", "running"):
+        say("card", _card_line(found["card"]))
     say("checkpoint", _checkpoint_line(found["checkpoint"]))
     if (probe := found["probe"]) is not None and probe["mean"] is not None:
         say("held out", f"{probe['mean']:.3f} bits/byte at step {probe['step']:,}")
@@ -170,6 +173,19 @@ def _restarts_line(found: dict[str, Any]) -> str:
     if found["seconds_down"]:
         parts.append(f"{output.span(found['seconds_down'])} not running after ends that nobody asked for")
     return f"{found['restarts']:,}; lost: {', '.join(parts) or 'nothing'}"
+
+
+def _card_line(card: dict[str, Any]) -> str:
+    """What the card told of itself, at most ten seconds ago while steps are short."""
+    parts = []
+    if card["memory"] is not None and card["memory_total"] is not None:
+        parts.append(f"{output.size(card['memory'])} of {output.size(card['memory_total'])}")
+    if card["temperature"] is not None:
+        parts.append(f"{card['temperature']} °C")
+    if card["power"] is not None:
+        limit = f" of {card['power_limit']:.0f}" if card["power_limit"] is not None else ""
+        parts.append(f"{card['power']:.0f}{limit} W")
+    return ", ".join(parts) or "says nothing of itself"
 
 
 def _checkpoint_line(checkpoint: dict[str, Any] | None) -> str:

@@ -19,6 +19,7 @@ from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.plan import RoundPlan
 from andrea_service.notify import Extender
 from andrea_service.signals import take_aborts
+from andrea_train.card import Card
 from andrea_train.feed import Batch, Feed
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
@@ -53,6 +54,7 @@ class Loop:
     byte_lengths: NDArray[np.int32]
     outside: Outside
     looks: Looks
+    card: Card
     feed: Feed = field(init=False)
 
     def __post_init__(self) -> None:
@@ -197,6 +199,7 @@ class Loop:
     def _edge(self, last: int) -> None:
         step = self.state.step
         self.publisher.poll()
+        self.card.tell(step)
         wanted = self.outside.signals.checkpoint_wanted
         if step % self.config.checkpoint.every == 0:
             wanted.clear()

@@ -23,7 +23,7 @@ from andrea_rundir.planfile import PlanReader
 from andrea_service import journal
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
-from andrea_train import account, model
+from andrea_train import account, card, model
 from andrea_train import device as devices
 from andrea_train.audit import Audit
 from andrea_train.console import Console
@@ -154,6 +154,7 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         byte_lengths=lengths,
         outside=outside,
         looks=looks,
+        card=card.of(device, outside),
     )
     loop.feed = Feed(
         terms,

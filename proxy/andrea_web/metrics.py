@@ -23,6 +23,11 @@ _GAUGES = {
     "andrea_step_time_seconds": ("step_time", "When the newest step was done, seconds since the epoch."),
     "andrea_trainer_memory_bytes": ("memory", "Memory that the trainer's process holds."),
 }
+_CARD = {
+    "andrea_card_memory_bytes": ("memory", "Memory of the card that is taken, by all processes."),
+    "andrea_card_temperature_celsius": ("temperature", "As the card's driver tells it."),
+    "andrea_card_power_watts": ("power", "What the card draws."),
+}
 _ARM = {
     "andrea_arm_share": ("share", "Share of pulls in the round of the newest step."),
     "andrea_arm_reward": ("reward", "EMA of progress, bits a byte."),
@@ -67,7 +72,14 @@ class _Now(Collector):
             yield GaugeMetricFamily("andrea_probe_bits_per_byte", "Held-out, prior-weighted.", value=probe["mean"])
         if (audit := figures["audit"]) is not None:
             yield GaugeMetricFamily("andrea_samples_score", "100 is no sample in circles.", value=audit["score"])
+        yield from self._card()
         yield from self._arms()
+
+    def _card(self) -> Iterator[Metric]:
+        card = self._figures["card"] if self._figures["pid"] is not None else None
+        for name, (key, text) in _CARD.items():
+            if card is not None and card[key] is not None:
+                yield GaugeMetricFamily(name, text, value=float(card[key]))
 
     def _arms(self) -> Iterator[Metric]:
         arms = (self._figures["curriculum"] or {}).get("arms", {})

@@ -1,4 +1,4 @@
-"""What happened, for the page: the events but for the steps themselves, followed from the first to the newest.
+"""What happened, for the page: the events but for the many that are figures, followed from the first to the newest.
 
 Keeps every probe, audit figure and start, and the newest of all others. Lines of steps are not parsed, so a long
 history costs one reading. Reads only. Standard library and `andrea_rundir.events`.
@@ -17,7 +17,7 @@ from andrea_rundir.events import Event, segments
 SHOWN = 200
 """Events kept for the list."""
 _PIECE = 1 << 20
-_STEP = (b'{"event":"step"', b'{"event":"snapshot"')
+_FREQUENT = (b'{"event":"step"', b'{"event":"snapshot"', b'{"event":"card"')
 
 
 class Past:
@@ -64,7 +64,7 @@ class Past:
                     return
                 lines = data.split(b"\n")[:-1]
                 for line in lines:
-                    if not line.startswith(_STEP):
+                    if not line.startswith(_FREQUENT):
                         self._take(line)
                 self._offset += sum(map(len, lines)) + len(lines)
                 file.seek(self._offset)

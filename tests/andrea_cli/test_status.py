@@ -66,6 +66,19 @@ def test_a_running_run(made_up: RunDir, tell: Tell) -> None:
         assert line in text
 
 
+def test_the_card_is_of_this_start_and_shown_while_it_trains(made_up: RunDir, tell: Tell) -> None:
+    base = time.time() + 1
+    card = {"event": "card", "memory": 20_100_000_000, "memory_total": 24e9, "temperature": 71, "power_limit": 450}
+    tell([START | {"time": base}, card | {"step": 0, "power": 430.0}, card | {"step": 9, "power": 433.25}])
+    with Lock.acquire(made_up.train_lock, identity.me()):
+        found = status(made_up, verify=False, now=base)
+        assert "card:       20.1 GB of 24 GB, 71 °C, 433 of 450 W" in lines(found)
+    assert found["card"]["power"] == 433.25
+    assert not [line for line in lines(status(made_up, verify=False, now=base)) if line.startswith("card")]
+    tell([START | {"time": base + 1, "step": 10}])
+    assert status(made_up, verify=False, now=base)["card"] is None
+
+
 def test_only_this_start_counts(andrea: Andrea, made_up: RunDir, tell: Tell) -> None:
     """A replay stands where it started again, whatever the attempt before had reached; warnings are of this start."""
     tell([START, {"event": "warning", "step": 3, "what": "old", "detail": "gone"}, step(35, 1_800_000_001.0)])

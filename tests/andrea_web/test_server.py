@@ -17,7 +17,10 @@ from typing import Any
 import pytest
 
 from andrea_rundir import door
+from andrea_rundir.events import EventLog
+from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
+from andrea_service import identity
 from andrea_web import app
 from andrea_web.server import Page
 from andrea_web.watcher import Watcher
@@ -149,6 +152,23 @@ def test_figures_for_prometheus(trained: RunDir, serve: Callable[[RunDir], Clien
         found["andrea_arm_pulls_total"].value == state["arms"][found["andrea_arm_pulls_total"].labels["arm"]]["pulls"]
     )
     assert found["andrea_run_info"].labels["state"] == "stopped"
+
+
+def test_a_card_is_shown_while_the_trainer_lives(make: Make, serve: Callable[[RunDir], Client]) -> None:
+    run = make("card")
+    figures = {"memory": 20_100_000_000, "memory_total": 24_000_000_000, "temperature": 71, "power": 433.25}
+    log = EventLog(run.events, clock=lambda: time.time() + 1)
+    log.append("start", step=0, attempt=1)
+    log.append("card", step=0, **figures, power_limit=None)
+    log.close()
+    with Lock.acquire(run.train_lock, identity.me()):
+        client = serve(run)
+        page, metrics = client.ask("/").body.decode(), client.ask("/metrics").body.decode()
+    assert "71 °C" in page and "433 W, 20.1 GB of 24 GB" in page
+    assert "andrea_card_temperature_celsius 71.0" in metrics and "andrea_card_power_watts 433.25" in metrics
+    assert "andrea_card_memory_bytes 2.01e+10" in metrics
+    until("it is gone with the trainer", lambda: "71 °C" not in client.ask("/").body.decode())
+    assert "andrea_card" not in client.ask("/metrics").body.decode()
 
 
 def test_a_run_that_cannot_be_read_is_said_and_shown_again_once_it_can(
