@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ import stall
 import torch
 from apart import apart, scratch
 
+from andrea_rundir.events import read
 from harness import make_run, start, texts, twin_diff, until, wait_step
 
 UPDATE = "andrea_train.optimizer:AdamW.step"
@@ -56,15 +58,24 @@ def twin(folder: Path, name: str, run_section: dict[str, Any], sources: dict[str
 
 def signals(folder: Path, sources: dict[str, Path]) -> str:
     """SIGUSR1 saves and goes on, SIGTERM saves and ends."""
-    changes = {"run": {"device": "cuda:0"}, "optimizer": {"max_steps": 100_000}, "checkpoint": {"every": 1000}}
-    run = make_run(folder / "signals", changes={**changes, "probe": {"every": 1000}}, arms=sources)
+    changes: dict[str, dict[str, Any]] = {
+        "run": {"device": "cuda:0"},
+        "optimizer": {"max_steps": 100_000},
+        "checkpoint": {"every": 1000},
+        "probe": {"every": 1000},
+    }
+    run = make_run(folder / "signals", changes=changes, arms=sources)
     with start(run) as trainer:
         wait_step(run, 5, 120)
         trainer.signal(signal.SIGUSR1)
         until("a checkpoint", lambda: len(run.checkpoints()) == 2)
         trainer.signal(signal.SIGTERM)
         code = trainer.wait()
-    return "saved, went on, saved, ended with 0" if code == 0 and len(run.checkpoints()) == 3 else f"WRONG: {code}"
+    if code != 0 or len(run.checkpoints()) != 3:
+        return f"WRONG: {code}"
+    told = [event for event in read(run.events) if event["event"] == "card"]
+    card = f"{told[0]['temperature']} °C, {told[0]['power']} W" if told else "the card tells nothing of itself"
+    return f"saved, went on, saved, ended with 0; {card}"
 
 
 def saving(_quick: bool) -> Iterator[pairs.Row]:
@@ -111,9 +122,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         sources = texts(folder / "texts", words=40_000)
-        checks = [(f"twin, {title}", lambda t=title, s=s: twin(folder, t, s, sources)) for title, s in VARIANTS.items()]
-        checks.append(("signals", lambda: signals(folder, sources)))
-        for title, check in checks:
+        checks = {f"twin, {title}": partial(twin, folder, title, s, sources) for title, s in VARIANTS.items()}
+        checks["signals"] = partial(signals, folder, sources)
+        for title, check in checks.items():
             try:
                 found = check()
             except AssertionError as error:

@@ -26,6 +26,7 @@ from andrea_rundir.names import RunDir
 from andrea_web.server import Page
 
 STEPS, TABS, APPENDS = 200_000, 20, 400
+SOURCES = [f"source-{i:02d}" for i in range(16)]
 PAINTED = ("/", "/api/curve?columns=600", "/api/arms?columns=200", "/api/probes")
 
 WATCHERS = """
@@ -50,15 +51,15 @@ def make(folder: Path) -> tuple[RunDir, LossFile]:
     run.run_toml.write_text(config.dump(settings))
     loss = LossFile(run.loss)
     for start in range(1, STEPS, 1000):
-        loss.append([entry(step) for step in range(start, start + 1000)])
+        loss.append([entry(step, SOURCES) for step in range(start, start + 1000)])
     log = EventLog(run.events)
-    arms = {f"source-{i:02d}": 1.2345678901234567 for i in range(16)}
+    arms = dict.fromkeys(SOURCES, 1.2345678901234567)
     for step in range(0, STEPS + 1, 100):
         log.append("checkpoint", step=step, file="x", bytes=1, digest="ab" * 32, seconds=0.5, reason="cadence")
         log.append("audit", step=step, digest="ab" * 32, looped=0, score=100.0, alarm=False, samples=[], seconds=1.0)
         if step % 1000 == 0:
             log.append("probe", step=step, arms=arms, mean=1.2345678901234567, seconds=1.0)
-    log.append("step", **{k: v for k, v in entry(STEPS).items() if k not in ("attempt", "ema", "time")})
+    log.append("step", **{k: v for k, v in entry(STEPS, SOURCES).items() if k not in ("attempt", "ema", "time")})
     log.close()
     return run, loss
 
@@ -88,7 +89,7 @@ def appends(loss: LossFile, first: int) -> list[float]:
     taken = []
     for step in range(first, first + APPENDS):
         began = time.perf_counter()
-        loss.append([entry(step)])
+        loss.append([entry(step, SOURCES)])
         if step % 20 == 0:
             loss.sync()
         taken.append(time.perf_counter() - began)

@@ -31,7 +31,8 @@ class Block(nn.Module):
         q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.relu(self.up(self.norm(x))))
+        fed: Tensor = self.down(F.relu(self.up(self.norm(x))))
+        return x + fed
 
 
 class Plain(nn.Module):
@@ -63,10 +64,11 @@ class Plain(nn.Module):
 
     def in_file_order(self) -> list[nn.Parameter]:
         """All parameters in the order of our file."""
-        own = [self.tokens.weight, self.positions.weight]
+        modules: list[nn.Module] = [self.tokens, self.positions]
         for block in self.blocks:
-            own += [block.qkv.weight, block.out.weight, block.up.weight, block.down.weight]
-        return [*own, self.head.weight]
+            assert isinstance(block, Block)
+            modules += [block.qkv, block.out, block.up, block.down]
+        return [parameter for module in (*modules, self.head) for parameter in module.parameters()]
 
 
 def optimizer(model: Plain) -> torch.optim.AdamW:

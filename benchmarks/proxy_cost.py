@@ -72,7 +72,7 @@ def appends(folder: str, *sizes: str) -> dict[str, float]:
         files[size].append(new)
         return time.perf_counter() - began
 
-    taken = pairs.alternate({size: lambda size=size: one(size) for size in sizes}, 2000)
+    taken = pairs.alternate({size: partial(one, size) for size in sizes}, 2000)
     return {size: median(seconds) for size, seconds in taken.items()}
 
 
@@ -189,20 +189,20 @@ def rows(quick: bool) -> Iterator[pairs.Row]:
         taken = apart(__file__, "decision", arms)
         yield pairs.figure("one round decided and dealt", f"{arms} arms", taken, " ms", at_most=BOUNDS.get(arms))
     for entries in HISTORIES[:1] if quick else HISTORIES:
-        size, asked = f"{entries:,} entries", entries == HISTORY
+        length, asked = f"{entries:,} entries", entries == HISTORY
         with scratch() as folder:
             apart(__file__, "history", folder, entries)
             sides = {how: partial(_restart, folder, how) for how in BARS}
             for how, found in pairs.alternate(sides, ROUNDS).items():
                 assert all(one["step"] == entries for one in found), found
                 taken = [one["seconds"] for one in found]
-                yield pairs.figure(f"proxy's restart, {how}", size, taken, " s", at_most=BARS[how] if asked else None)
+                yield pairs.figure(f"proxy's restart, {how}", length, taken, " s", at_most=BARS[how] if asked else None)
                 peak = [one["megabytes"] for one in found]
-                yield pairs.figure(f"proxy's memory, {how}", size, peak, " MB", at_most=MEGABYTES if asked else None)
+                yield pairs.figure(f"proxy's memory, {how}", length, peak, " MB", at_most=MEGABYTES if asked else None)
     with scratch() as folder:
         share = apart(__file__, "beside", folder)
-    size = f"{share['pace']:.0f} steps/s"
-    yield pairs.figure("proxy beside a trainer", size, [share["share"]], " % of a core", at_most=5.0)
+    pace = f"{share['pace']:.0f} steps/s"
+    yield pairs.figure("proxy beside a trainer", pace, [share["share"]], " % of a core", at_most=5.0)
 
 
 def _restart(folder: str, how: str) -> dict[str, float]:
@@ -210,5 +210,6 @@ def _restart(folder: str, how: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    measures = {"appends": appends, "decision": decision, "history": history, "restart": restart, "beside": beside}
-    sys.exit(main(measures, rows))
+    sys.exit(
+        main({"appends": appends, "decision": decision, "history": history, "restart": restart, "beside": beside}, rows)
+    )

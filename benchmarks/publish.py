@@ -143,7 +143,7 @@ def dcp(folder: str, name: str, how: str) -> dict[str, Any]:
     """torch.distributed.checkpoint in a single process: `how` is sync, async (as it comes) or kept (its stager, and
     with it its memory, kept from save to save, as its documentation advises)."""
     import plain
-    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint import state_dict_saver
     from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
     content = plain.contents(*plain.filled(shape_of(name)))
@@ -155,10 +155,10 @@ def dcp(folder: str, name: str, how: str) -> dict[str, Any]:
         """Seconds until the caller may go on, and until all is durable."""
         began = time.perf_counter()
         if how == "sync":
-            dcp.save(what, checkpoint_id=path, no_dist=True)
+            state_dict_saver.save(what, checkpoint_id=path, no_dist=True)
             blocked = time.perf_counter()
         else:
-            future = dcp.async_save(what, checkpoint_id=path, no_dist=True, async_stager=stager)
+            future: Any = state_dict_saver.async_save(what, checkpoint_id=path, no_dist=True, async_stager=stager)
             blocked = time.perf_counter()
             future.result()
         plain.durable(path)
@@ -218,10 +218,9 @@ def rows(quick: bool) -> Iterator[pairs.Row]:
             yield pairs.faster("durable, digest and all", size, title, mine, theirs, bar if asked else None)
         for side, title in (("ours", "ours"), ("torch.save", "torch.save"), ("sync", "DCP"), ("async", "DCP async")):
             extra = [one["memory"] for one in found[side]]
-            bar = 1.05 if asked and side == "ours" else None
-            yield pairs.figure(f"peak memory beyond the state, {title}", size, extra, " files", at_most=bar)
+            most = 1.05 if asked and side == "ours" else None
+            yield pairs.figure(f"peak memory beyond the state, {title}", size, extra, " files", at_most=most)
 
 
 if __name__ == "__main__":
-    measures = {"raw": raw, "bare": bare, "ours": ours, "torch_save": torch_save, "dcp": dcp}
-    sys.exit(main(measures, rows))
+    sys.exit(main({"raw": raw, "bare": bare, "ours": ours, "torch_save": torch_save, "dcp": dcp}, rows))

@@ -129,8 +129,9 @@ def phases(folder: str, began: str) -> dict[str, float]:
     """Seconds of each phase of a real start, from exec to the end of the first step."""
     from stamped import Stamps, clock
 
+    from andrea_rundir import config, loading
     from andrea_service.signals import Signals
-    from andrea_train import loop, start
+    from andrea_train import device, loop, start
 
     imported = time.monotonic()
     stamps: Stamps = {part: [] for part in ("assemble", "choose", "step")}
@@ -144,11 +145,12 @@ def phases(folder: str, began: str) -> dict[str, float]:
         os._exit(0)  # nothing has been saved since: the run is as it was
 
     stamps["begin"] = []
-    clock(stamps, start.devices, "settle", title="begin")
-    clock(stamps, start.checkpoint, "choose")
+    clock(stamps, device, "settle", title="begin")
+    clock(stamps, loading, "choose")
     clock(stamps, start, "_assemble", title="assemble")
     clock(stamps, loop.Loop, "_step", title="step", after=stop)
-    start.train(RunDir(Path(folder) / "run"), Signals(), None)
+    run = RunDir(Path(folder) / "run")
+    start.train(run, config.load(run.run_toml), Signals(), None)
     raise AssertionError("no step was taken")
 
 
@@ -182,5 +184,4 @@ def rows(quick: bool) -> Iterator[pairs.Row]:
 
 
 if __name__ == "__main__":
-    measures = {"write": write, "cold": cold, "ours": ours, "torch_load": torch_load, "phases": phases}
-    sys.exit(main(measures, rows))
+    sys.exit(main({"write": write, "cold": cold, "ours": ours, "torch_load": torch_load, "phases": phases}, rows))

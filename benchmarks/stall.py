@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import pairs
 from apart import apart, main, scratch
@@ -29,7 +30,7 @@ def loop(folder: str, name: str, steps: str, device: str = "cpu", precision: str
 
     from andrea_rundir.events import read
 
-    changes = {
+    changes: dict[str, dict[str, Any]] = {
         "run": {"device": device, "precision": precision},
         "samples": {"tokens": 16},
         "probe": {"every": 100 * EVERY},

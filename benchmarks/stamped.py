@@ -74,6 +74,7 @@ def train(run: RunDir, until: int | None) -> Stamps:
     import os
 
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    from andrea_rundir import config
     from andrea_service.signals import Signals
     from andrea_train import looks, loop, saver, start
 
@@ -83,7 +84,7 @@ def train(run: RunDir, until: int | None) -> Stamps:
     clock(stamps, saver.Saver, "submit", title="snapshot")
     clock(stamps, looks.Looks, "sample", title="audit")
     clock(stamps, looks.Looks, "measure", title="probe")
-    code = start.train(run, Signals(), until)
+    code = start.train(run, config.load(run.run_toml), Signals(), until)
     assert code == 0, code
     return stamps
 

@@ -209,5 +209,4 @@ def _whole(found: dict[str, float], *, audit: bool) -> float:
 
 
 if __name__ == "__main__":
-    measures = {"make": make, "ours": ours, "plain_loop": plain_loop, "update": update, "profile": profile}
-    sys.exit(main(measures, rows))
+    sys.exit(main({"make": make, "ours": ours, "plain_loop": plain_loop, "update": update, "profile": profile}, rows))

@@ -295,7 +295,7 @@ def parse(text: str, where: str) -> RunConfig:
     return build(tomlfile.tables(text, where), where)
 
 
-def build(tables: dict[str, object], where: str) -> RunConfig:
+def build(tables: Mapping[str, object], where: str) -> RunConfig:
     """Check tables that are already parsed; BadConfig as in `load`."""
     try:
         return RunConfig.model_validate(tables)

@@ -29,7 +29,7 @@ BYTES = 3
 def loss_of(arm: str, cursor: int) -> float:
     """Nats a token: falls with the arm's pulls, another way for each arm, with noise."""
     depth = 1.0 + sum(map(ord, arm)) % 7 / 3
-    return 1.0 + depth * (1.0 + cursor / 40) ** -0.4 + 0.05 * gauss(arm, cursor)
+    return 1.0 + depth * float((1.0 + cursor / 40) ** -0.4) + 0.05 * gauss(arm, cursor)
 
 
 class DryTrainer:
