@@ -60,7 +60,7 @@ def run(args: Namespace) -> int:
 
 def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
     """All that is known, as --json prints it; unknown values are None."""
-    presence = look(run)
+    presence, proxy = look(run), look(run, "proxy")
     try:
         tables, recent, past = facts.settings(run), facts.recent(run), lives(run)
         newest, pivot = newest_checkpoint(run, verify=verify, now=now), _pivot(run)
@@ -83,7 +83,8 @@ def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
         "probe": _only(recent.probe, "step", "mean", "arms"),
         **asdict(past),
         "warnings": [_only(event, "step", "time", "what", "detail") for event in recent.warnings],
-        "proxy": look(run, "proxy").sentence,
+        "proxy": proxy.sentence,
+        "proxy_state": proxy.state,
         "pivot": pivot,
         "curriculum": arms.known(run),
     }
@@ -111,7 +112,7 @@ def _only(event: facts.Event | None, *names: str) -> dict[str, Any] | None:
 def lines(found: dict[str, Any]) -> list[str]:
     """The same for people."""
     shown = [found["sentence"]]
-    if found["state"] in ("starting", "running"):
+    if found["state"] in ("starting", "running") or found["proxy_state"] in ("starting", "running"):
         shown.append(found["proxy"])
 
     def say(name: str, text: str) -> None:

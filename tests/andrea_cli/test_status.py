@@ -79,6 +79,13 @@ def test_the_card_is_of_this_start_and_shown_while_it_trains(made_up: RunDir, te
     assert status(made_up, verify=False, now=base)["card"] is None
 
 
+def test_a_proxy_that_lives_on_without_a_trainer_is_told_of(made_up: RunDir) -> None:
+    with Lock.acquire(made_up.proxy_lock, identity.me()):
+        first, second, *_ = lines(status(made_up, verify=False, now=time.time()))
+    assert "never started" in first and second.startswith("andrea-proxy") and str(os.getpid()) in second
+    assert not any("andrea-proxy" in line for line in lines(status(made_up, verify=False, now=time.time())))
+
+
 def test_only_this_start_counts(andrea: Andrea, made_up: RunDir, tell: Tell) -> None:
     """A replay stands where it started again, whatever the attempt before had reached; warnings are of this start."""
     tell([START, {"event": "warning", "step": 3, "what": "old", "detail": "gone"}, step(35, 1_800_000_001.0)])
