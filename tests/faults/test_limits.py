@@ -14,7 +14,7 @@ from harness import start, start_proxy, until
 
 Make = Callable[..., RunDir]
 
-FEW = DESCRIPTORS if os.environ.get("FAULTS") == "all" else DESCRIPTORS[2:3]
+FEW = DESCRIPTORS if os.environ.get("FAULTS") == "all" else DESCRIPTORS[:1]
 WAITS = "waits: Too many open files"
 
 
