@@ -14,7 +14,7 @@ from andrea_cli import lineage, weights
 from andrea_cli.export import verified
 from andrea_rundir import digests
 from andrea_rundir.config import RunConfig
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, about
 from andrea_rundir.names import RunDir
 
 
@@ -55,7 +55,7 @@ def bring(origin: Origin, run: RunDir) -> None:
     """Copy it; a copy that is not what was verified does not pass the trainer, which knows the digest."""
     target = run.checkpoint(origin.step)
     shutil.copyfile(origin.path, target)
-    with open(target, "rb+") as file:
+    with about(target), open(target, "rb+") as file:
         target.chmod(0o640)
         os.fsync(file.fileno())
     digests.record(run.sums, target.name, origin.digest)

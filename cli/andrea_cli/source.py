@@ -18,7 +18,7 @@ from pathlib import Path
 from andrea_cli.stock import nearest, stock
 from andrea_rundir import checkpoint, digests, inspection
 from andrea_rundir.excerpt import Origins, origins
-from andrea_rundir.faults import Refused
+from andrea_rundir.faults import Refused, about
 from andrea_rundir.names import RunDir, checkpoint_name
 
 _FICLONE = 0x40049409
@@ -99,7 +99,7 @@ def verified(source: Source, path: Path, n_params: int) -> Verified:
 
 def copy(fd: int, target: Path) -> None:
     """A durable copy; on file systems that can, it shares the blocks and costs nothing."""
-    with target.open("xb") as file:
+    with about(target), target.open("xb") as file:
         target.chmod(0o640)
         try:
             fcntl.ioctl(file.fileno(), _FICLONE, fd)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from andrea_corpus.tokenizer import UNKNOWN, Tokens, token_dtype
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 
 BOS = "<|bos|>"
 _BOS_NAMES = (BOS, "<|begin_of_text|>", "<|endoftext|>", "<bos>", "<s>")
@@ -101,6 +101,7 @@ def given(path: Path) -> BpeTokenizer:
         described |= {"truncation": None, "padding": None}
         return _faithful(described)
     except OSError as error:
+        raise_shortage(error)
         found = error.strerror or str(error)
     except Exception as error:  # the library raises plain Exception
         found = str(error).splitlines()[0]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from andrea_corpus.text import PIECE
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 
 _ZST_INPUT = 512
 """Packed bytes taken at once: a block of 128 KiB can come from 4 bytes, so this keeps a chunk under 16 MiB."""
@@ -41,6 +41,7 @@ def chunks(path: Path, told: Told) -> Iterator[bytes]:
     except (zlib.error, _NotZst) as error:
         raise unusable(path, f"not a whole {path.suffix} file: {error}", whole=True) from None
     except OSError as error:
+        raise_shortage(error)
         raise unusable(path, error.strerror or str(error)) from error
 
 

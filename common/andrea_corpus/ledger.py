@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import Policy
 from andrea_rundir.publish import publish
@@ -55,6 +55,7 @@ def _entries(run: RunDir) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
+        raise_shortage(error)
         raise BadConfig(
             "the list of shards cannot be read",
             where=str(path),

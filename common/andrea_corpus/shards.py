@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from andrea_corpus.tokenizer import Tokens, token_dtype
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, about, raise_shortage
 from andrea_rundir.publish import fsync_dir, publish
 
 _SPAN = 4096
@@ -107,10 +107,11 @@ class _File:
         data = tokens.view(np.uint8).data
         self.digest.update(data)
         self.tokens += len(tokens)
-        while data:
-            written = os.write(self._fd, data)
-            data = data[written:]
-            self._written += written
+        with about(self.path):
+            while data:
+                written = os.write(self._fd, data)
+                data = data[written:]
+                self._written += written
         if self._written - self._started >= _WRITEBACK:
             # Starts the writing to disk now, beside the encoding, and drops what is there already: at the end of a
             # large source fsync has little left to wait for, and the cache still holds what others had in it.
@@ -119,7 +120,8 @@ class _File:
 
     def seal(self) -> None:
         """Durable, and under its own name."""
-        os.fsync(self._fd)
+        with about(self.path):
+            os.fsync(self._fd)
         self.temporary.rename(self.path)
 
     def close(self) -> None:
@@ -273,6 +275,7 @@ def open_shard(folder: Path, fingerprint: str, *, arm: str, progress: Callable[[
     try:
         meta = read_meta(folder, fingerprint)
     except (OSError, ValueError) as error:
+        raise_shortage(error)
         raise bad(folder / f"{fingerprint}.json", str(error)) from error
     if meta is None:
         raise bad(folder / f"{fingerprint}.json", "no such file")
@@ -287,6 +290,7 @@ def open_shard(folder: Path, fingerprint: str, *, arm: str, progress: Callable[[
             if (actual := _sha256(path, done, progress)) != digest:
                 raise bad(path, f"sha256 {actual}", f"sha256 {digest}")
         except OSError as error:
+            raise_shortage(error)
             raise bad(path, str(error.strerror)) from error
         done += size
     train, held = (np.memmap(folder / f"{fingerprint}.{part}.bin", dtype, "r") for part in ("train", "held"))

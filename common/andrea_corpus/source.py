@@ -11,7 +11,7 @@ from pathlib import Path
 
 from andrea_corpus import files, jsonlines, parquet
 from andrea_corpus.text import NotUtf8, Piece, decoded, document, tidied
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.policy import Arm
 
 ENDINGS = {".txt": "text", ".md": "text", ".jsonl": "jsonl", ".parquet": "parquet"}
@@ -90,6 +90,7 @@ class Source:
         except parquet.Unreadable as error:
             raise files.unusable(self._path, str(error), whole=True) from None
         except OSError as error:
+            raise_shortage(error)
             raise files.unusable(self._path, error.strerror or str(error)) from None
         self.read = self.size
 
@@ -114,6 +115,7 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError as error:
+        raise_shortage(error)
         raise files.unusable(path, str(error.strerror)) from error
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from andrea_corpus.files import check_regular, unusable
 from andrea_corpus.source import ENDINGS, format_of
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.policy import Arm
 
 
@@ -24,6 +24,7 @@ def resolve(name: str, arm: Arm) -> list[Path]:
         try:
             files = _expand(name, arm, given)
         except OSError as error:
+            raise_shortage(error)
             raise unusable(Path(error.filename or given), str(error.strerror)) from error
         if not files:
             raise BadConfig(
@@ -104,6 +105,7 @@ def _identify(path: Path) -> tuple[int, int]:
         check_regular(path, status)
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
+        raise_shortage(error)
         raise unusable(path, str(error.strerror)) from error
     if not status.st_size:
         raise unusable(path, "an empty file")

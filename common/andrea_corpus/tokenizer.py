@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 
 Tokens = NDArray[np.unsignedinteger[Any]]
 """Token ids, uint16 or uint32."""
@@ -115,6 +115,7 @@ def load(path: Path) -> Tokenizer:
         described = json.loads(path.read_bytes())
         kind = described["kind"], described["version"]
     except OSError as error:
+        raise_shortage(error)
         raise BadConfig(
             "the run's tokenizer cannot be read", where=str(path), found=str(error.strerror), todo=todo
         ) from error

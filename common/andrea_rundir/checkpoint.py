@@ -8,7 +8,6 @@ and faults.
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import stat
@@ -21,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from andrea_rundir.faults import Refused
+from andrea_rundir.faults import SHORTAGE, Refused
 from andrea_rundir.layout import MAX_PARAMS
 
 HEADER = struct.Struct("<ii")
@@ -29,9 +28,6 @@ HEADER = struct.Struct("<ii")
 
 REGIONS = ("w", "m", "v")
 """Weights, then Adam's first and second moments: `n_params` float32 each, in the order of `layout`."""
-
-_SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-"""Refusals that say nothing about the file."""
 
 Values = npt.NDArray[np.float32]
 
@@ -81,7 +77,7 @@ def opened(path: Path) -> Iterator[tuple[int, int]]:
 
 def _unreadable(path: Path, error: OSError) -> Invalid | Refused:
     """What the system's refusal means: the file is no good, or this process is short of something and it may be."""
-    if error.errno in _SHORTAGE:
+    if error.errno in SHORTAGE:
         return Refused(
             "a checkpoint cannot be read now",
             where=str(path),

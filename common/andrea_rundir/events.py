@@ -246,13 +246,22 @@ class Tail:
         return self._segment, self._offset
 
     def poll(self) -> list[Event]:
-        """The complete events that came since the last call; OSError when they cannot be read.
+        """The complete events that came since the last call; OSError when they cannot be read, which loses none.
 
         A few MiB of them at most: who has much to catch up with calls again until there are none. The `line` of an
         unreadable one is counted from where this tail began in the segment.
         """
-        listed = [path for path in segments(self._folder) if int(path.stem) >= self._segment]
         events: list[Event] = []
+        try:
+            self._read(events)
+        except OSError:
+            if not events:
+                raise  # else the next call meets it again: what has been read is given now or never
+        return events
+
+    def _read(self, events: list[Event]) -> None:
+        """Adds what came since the last call."""
+        listed = [path for path in segments(self._folder) if int(path.stem) >= self._segment]
         room = _MOST
         for path in listed:  # listed before it is read: only the last one can still grow
             if int(path.stem) != self._segment:
@@ -265,7 +274,6 @@ class Tail:
                 room -= size
             if room <= 0:
                 break
-        return events
 
     def _grown(self, path: Path) -> list[bytes]:
         """The complete lines of about the next MiB of a segment; none at its end."""

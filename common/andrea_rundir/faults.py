@@ -6,6 +6,11 @@ code of the process that ends by it. Imports nothing of ours.
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 EXIT_OK = 0
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
@@ -87,3 +92,25 @@ class Halt(Fault):
     def __init__(self, what: str, *, step: int, todo: str) -> None:
         super().__init__(what, todo=todo)
         self.step = step
+
+
+SHORTAGE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Refusals that say nothing of a file: the process or the machine is short of something, for the moment perhaps."""
+
+
+def raise_shortage(error: Exception) -> None:
+    """Raises a shortage again. What cannot be read for want of a descriptor is neither missing nor damaged: who takes
+    it for that ends a run for good, or plans it another way."""
+    if isinstance(error, OSError) and error.errno in SHORTAGE:
+        raise error
+
+
+@contextmanager
+def about(path: Path) -> Iterator[None]:
+    """An OSError of a call on an open file says which file that was: such a call knows but a number."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise

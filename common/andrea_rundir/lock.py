@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from andrea_rundir.faults import Held
+from andrea_rundir.faults import Held, Refused, about
 from andrea_rundir.publish import publish
 
 _RETRY = 0.02
@@ -39,17 +39,28 @@ class Lock:
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
         try:
-            _take(fd, path, time.monotonic() + patience)
-            line = json.dumps(identity).encode() + b"\n"
-            # Written before the old rest is cut: it needs no new block, and the first line is always whole.
-            os.pwrite(fd, line, 0)
-            os.ftruncate(fd, len(line))
+            with about(path):
+                _take(fd, path, time.monotonic() + patience)
+                line = json.dumps(identity).encode() + b"\n"
+                # Written before the old rest is cut: it needs no new block, and the first line is always whole.
+                os.pwrite(fd, line, 0)
+                os.ftruncate(fd, len(line))
         except BaseException:
             os.close(fd)
             raise
         lock = cls(path, fd)
         _mine.add(lock)
         return lock
+
+    def stands(self) -> bool:
+        """Whether the file we hold is the one under its name, as far as can be seen."""
+        try:
+            found = self.path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True
+        return os.path.samestat(found, os.fstat(self._fd))
 
     def release(self) -> None:
         """Gives the lock up. The file and what it says stay. A second call does nothing."""
@@ -64,6 +75,20 @@ class Lock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+def demand_standing() -> None:
+    """Refused when a lock of ours keeps nobody away any more: its run was removed, moved or replaced. Nothing that is
+    saved from then on could be found again."""
+    for lock in _mine:
+        if not lock.stands():
+            raise Refused(
+                "the run is no longer where it was",
+                where=str(lock.path.parent),
+                found=f"{lock.path.name} is {'another file' if lock.path.exists() else 'gone'}",
+                expected=f"the {lock.path.name} that this process holds",
+                todo="bring the run back, or start it where it is now: it goes on from its newest checkpoint",
+            )
 
 
 @dataclass(frozen=True)

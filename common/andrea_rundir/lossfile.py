@@ -4,7 +4,7 @@ Written by the proxy only. The array ends in `]` and spaces. An append overwrite
 `pwrite`, so the end of the file does not move and a reader beside it sees a whole array (or, where it meets the very
 write, a beginning of it: ADR 9); the file grows by whitespace alone, 64 KiB at a time, and long before the room is
 needed: a reader that reads to the end it first saw and then looks for more must find nothing but spaces there. No byte
-of an entry ever changes. Imports the standard library, our lines and publish.
+of an entry ever changes. Imports the standard library, our faults, lines and publish.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir.faults import about
 from andrea_rundir.lines import back
 from andrea_rundir.publish import publish
 
@@ -189,8 +190,9 @@ class LossFile:
         """All of `data`; what a full disk left of it is made spaces again (they are there already: no new room)."""
         done = 0
         try:
-            while done < len(data):
-                done += os.pwrite(self._fd, data[done:], at + done)
+            with about(self.path):
+                while done < len(data):
+                    done += os.pwrite(self._fd, data[done:], at + done)
         except OSError:
             if at == self._length:
                 os.ftruncate(self._fd, at)
@@ -241,7 +243,8 @@ class LossFile:
                 publish(self.path.with_name(self.path.name + ".torn"), lost)
         data = (b"" if self.entries else _OPEN[:1]) + _CLOSE
         self._write(data.ljust(self._length - start), start)
-        os.fsync(self._fd)
+        with about(self.path):
+            os.fsync(self._fd)
 
 
 def latest(entries: Iterable[Entry]) -> dict[int, Entry]:

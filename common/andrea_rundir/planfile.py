@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from andrea_rundir.faults import about
 from andrea_rundir.lines import back
 from andrea_rundir.plan import RoundPlan
 from andrea_rundir.publish import aside, fsync_dir, publish
@@ -168,10 +169,11 @@ class PlanFile:
             fsync_dir(path.parent)
         rest = next(back(path))
         self._size = os.fstat(self._fd).st_size - len(rest)
-        if rest:
-            os.ftruncate(self._fd, self._size)
-            self.torn = f"its last line was torn: {len(rest)} bytes were cut off"
-        os.fsync(self._fd)  # what a killed writer left may be in memory only
+        with about(path):
+            if rest:
+                os.ftruncate(self._fd, self._size)
+                self.torn = f"its last line was torn: {len(rest)} bytes were cut off"
+            os.fsync(self._fd)  # what a killed writer left may be in memory only
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add lines, durably. OSError when they cannot be written: none was added then.
@@ -181,10 +183,11 @@ class PlanFile:
         """
         size = self._size
         try:
-            for i, line in enumerate(lines, start=1):
-                self._write(encode(line))
-                if line.policy_text is not None or i == len(lines):
-                    self._sync()
+            with about(self.path):
+                for i, line in enumerate(lines, start=1):
+                    self._write(encode(line))
+                    if line.policy_text is not None or i == len(lines):
+                        self._sync()
         except OSError:
             self._size = size
             os.ftruncate(self._fd, size)

@@ -1,6 +1,6 @@
 """Publishing a file: readers and power cuts see the old one or the new one, whole, and nothing else.
 
-Writes `.NAME.PID.tmp` beside the target, then renames it over the target. Imports the standard library only.
+Writes `.NAME.PID.tmp` beside the target, then renames it over the target. Imports the standard library and our faults.
 A failed fsync is never tried again on the same file: the kernel may have dropped the pages and call them
 clean (Rebello et al., USENIX ATC 2020), so the temporary file goes and the caller is told.
 """
@@ -15,6 +15,8 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from andrea_rundir.faults import about
 
 BLOCK = 4096
 """What O_DIRECT offsets and lengths are multiples of, on every disk we know."""
@@ -32,7 +34,8 @@ def fsync_dir(folder: Path) -> None:
     """Makes the names in `folder` durable."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        with about(folder):
+            os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -41,7 +44,8 @@ def fsync_file(path: Path) -> None:
     """Makes the content of a file durable that somebody else wrote, and may not have synced yet."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        with about(path):
+            os.fsync(fd)
     finally:
         os.close(fd)
 
@@ -158,8 +162,9 @@ def _replacing(path: Path, mode: int, *, exclusive: bool = False) -> Iterator[in
     temp.unlink(missing_ok=True)  # a dead process may have had our number
     fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)  # tells sweep that we live
-        yield fd
+        with about(path):
+            fcntl.flock(fd, fcntl.LOCK_EX)  # tells sweep that we live
+            yield fd
         if exclusive:
             os.link(temp, path)
             temp.unlink()

@@ -1,7 +1,7 @@
 """`.samples.json` and `.state.json`: one JSON object each, with a schema version, replaced atomically by the proxy.
 
 What they hold is said in docs/run-directory.md. Both are caches: whatever cannot be used is kept aside under another
-name, never deleted, and made anew from history. Standard library and our publish.
+name, never deleted, and made anew from history. Standard library, our faults and publish.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir.faults import raise_shortage
 from andrea_rundir.publish import aside, publish
 
 SCHEMA = 1
@@ -37,12 +38,13 @@ def save(path: Path, content: Content) -> None:
 
 
 def load(path: Path) -> Content | None:
-    """What `save` wrote, without the version; None when there is no file. Unusable, Newer."""
+    """What `save` wrote, without the version; None when there is no file. Unusable, Newer; OSError for a shortage."""
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
+        raise_shortage(error)
         raise Unusable(f"{path.name} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise Unusable(f"{path.name} holds no object")

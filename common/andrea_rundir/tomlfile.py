@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 
 Keys = Mapping[str, Sequence[str]]
 """Known keys by section: "" for the top level, "run", or "arms.*" where the operator names the tables."""
@@ -27,6 +27,7 @@ def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
+        raise_shortage(error)
         raise BadConfig(
             "the file cannot be read",
             where=str(path),

@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from andrea_rundir.faults import EXIT_REFUSED, Fault
+from andrea_rundir.faults import EXIT_REFUSED, SHORTAGE, Fault
 
 EXIT_BUG = 70
 EXIT_INTERRUPTED = 130
@@ -21,7 +21,8 @@ EXIT_BROKEN_PIPE = 141
 # What the machine refuses, rather than what we did wrong.
 _OPERATOR = (
     *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
-    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM),
+    *SHORTAGE,
+    errno.EINTR,
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
 )
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from andrea_rundir.config import RunSection
-from andrea_rundir.faults import EXIT_OK, Fault, NoDevice
+from andrea_rundir.faults import EXIT_OK, BadConfig, Fault, NoDevice
 
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 5.0
@@ -50,6 +50,14 @@ def wait_for(name: str, say: Callable[[str], None], stop_wanted: threading.Event
     failed to start once in a process may stay failed there, so it is then asked for by processes of their own; if it
     answers them and not this one, NoDevice at once.
     """
+    if name == "auto":
+        raise BadConfig(
+            "the device is not pinned: another one next time would change what is computed",
+            where="run.toml: [run] device",
+            found="auto, or no such key",
+            expected="cpu or cuda:N, as `andrea init` writes it",
+            todo="bring run.toml back from a copy, or write there what the run was begun with",
+        )
     device = torch.device(name)
     deadline = time.monotonic() + PATIENCE_SECONDS
     elsewhere = False

@@ -1,7 +1,8 @@
 """The training loop: one step after another, and at each step edge whatever the outside wished for meanwhile.
 
 Promises that a step is a function of the files alone, that a wish to stop is heard in everything that can last, and
-that saving comes before looking: an audit or a probe broken off is owed, not lost. Writes `events/` (what happened).
+that saving comes before looking: an audit or a probe broken off is owed, not lost; and that a run that was removed or
+moved meanwhile ends it. Writes `events/` (what happened).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from andrea_corpus.dealer import Exhausted
 from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
+from andrea_rundir.lock import demand_standing
 from andrea_rundir.plan import RoundPlan
 from andrea_service.notify import Extender
 from andrea_service.signals import take_aborts
@@ -102,6 +104,7 @@ class Loop:
 
     def idle(self) -> None:
         """Hear the outside while a plan is waited for, before a step; raises Stopped when a stop is wished for."""
+        demand_standing()
         if self.outside.stopping():
             raise Stopped
         wanted = self.outside.signals.checkpoint_wanted
@@ -198,6 +201,7 @@ class Loop:
 
     def _edge(self, last: int) -> None:
         step = self.state.step
+        demand_standing()
         self.publisher.poll()
         self.card.tell(step)
         wanted = self.outside.signals.checkpoint_wanted
@@ -249,6 +253,7 @@ class Loop:
 
     def _pause(self, why: str) -> None:
         """Wait a moment for something outside to change; raises Stopped when a stop is wished for."""
+        demand_standing()
         if not self._paused:
             self._paused = True
             self.outside.warn(self.state.step, "paused", f"{why}: {self.outside.events.trouble}")

@@ -19,7 +19,7 @@ from andrea_corpus.rounds import Regime
 from andrea_proxy import samples
 from andrea_proxy.policies import Policies
 from andrea_rundir import policy, sidecars, tomlfile
-from andrea_rundir.faults import BadConfig, Fault
+from andrea_rundir.faults import BadConfig, Fault, raise_shortage
 from andrea_rundir.names import RunDir, checkpoint_name
 from andrea_rundir.publish import aside, fsync_dir, fsync_file, publish
 
@@ -162,6 +162,7 @@ def _harden(request: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError as error:
+        raise_shortage(error)
         raise BadConfig(
             "the request cannot be made durable", where=str(request), found=error.strerror or str(error)
         ) from error

@@ -13,7 +13,7 @@ from andrea_corpus.rounds import Regime
 from andrea_corpus.shards import read_meta
 from andrea_corpus.tokenizer import token_dtype
 from andrea_rundir import planfile, policy
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.names import RunDir
 
 
@@ -78,6 +78,7 @@ class Policies:
                     if (size := path.stat().st_size) != tokens * width:
                         raise ValueError(f"{path.name} has {size} bytes, not {tokens * width}")
             except (OSError, ValueError) as error:
+                raise_shortage(error)
                 raise BadConfig(
                     f"the shard of arm {arm} ({fingerprint}) is missing or damaged",
                     where=str(self._run.data),
@@ -94,6 +95,7 @@ class Policies:
         """ceil((tokens - 1) / context); 0 for a shard that is gone."""
         try:
             meta = read_meta(self._run.data, fingerprint)
-        except (OSError, ValueError):
+        except (OSError, ValueError) as error:
+            raise_shortage(error)
             return 0
         return 0 if meta is None else -((1 - meta.train_tokens) // self._context)

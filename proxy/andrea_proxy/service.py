@@ -15,6 +15,7 @@ from andrea_proxy.desk import Desk
 from andrea_proxy.watch import Watch
 from andrea_rundir import config, seed
 from andrea_rundir.faults import EXIT_OK
+from andrea_rundir.lock import demand_standing
 from andrea_rundir.names import RunDir
 from andrea_service import journal
 from andrea_service.held import held
@@ -79,7 +80,8 @@ class _Service:
         return anew
 
     def _turn(self, desk: Desk) -> bool:
-        """One turn; whether the disk refused something."""
+        """One turn; whether the disk refused something. Refused when the run is no longer where it was."""
+        demand_standing()
         try:
             desk.turn(self._alive)
         except OSError as error:

@@ -169,7 +169,7 @@ class _Site:
     def _audits(self) -> list[dict[str, Any]]:
         try:
             return list((sidecars.load(self._run.samples) or {})["audits"])
-        except (sidecars.Unusable, KeyError, TypeError):
+        except (OSError, sidecars.Unusable, KeyError, TypeError):
             return []
 
 

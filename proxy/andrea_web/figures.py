@@ -144,7 +144,7 @@ def retired(run: RunDir) -> list[Figures]:
     try:
         listed = (sidecars.load(run.state) or {})["retired"]
         return [{"arm": str(row["arm"]), "why": _why_retired(row)} for row in listed]
-    except (sidecars.Unusable, KeyError, TypeError):
+    except (OSError, sidecars.Unusable, KeyError, TypeError):
         return []
 
 

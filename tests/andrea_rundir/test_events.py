@@ -471,6 +471,18 @@ def test_a_tail_whose_segment_is_gone_goes_on_with_newer_ones(tmp_path: Path) ->
     assert tail.poll() == []
 
 
+def test_a_tail_that_is_refused_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "000001.jsonl").write_bytes(good(1))
+    (tmp_path / "000002.jsonl").mkdir()
+    tail = Tail(tmp_path)
+    assert steps(tail.poll()) == [1]
+    with pytest.raises(IsADirectoryError):
+        tail.poll()
+    (tmp_path / "000002.jsonl").rmdir()
+    (tmp_path / "000002.jsonl").write_bytes(good(2))
+    assert steps(tail.poll()) == [2]
+
+
 def test_a_tail_beside_a_busy_writer_misses_and_repeats_nothing(tmp_path: Path) -> None:
     log, tail, seen = EventLog(tmp_path, rotate=4000), Tail(tmp_path), list[int]()
 

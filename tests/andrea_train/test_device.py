@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from andrea_rundir.events import read
-from andrea_rundir.faults import EXIT_OK, NoDevice
+from andrea_rundir.faults import EXIT_OK, BadConfig, NoDevice
 from andrea_train import device
 from harness import make_run, start, until
 
@@ -55,3 +55,8 @@ def test_a_stop_ends_the_wait_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stop = threading.Event()
     stop.set()
     assert device.wait_for(GONE, lambda _: None, stop) is None
+
+
+def test_a_device_that_is_not_pinned_is_refused() -> None:
+    with pytest.raises(BadConfig, match="not pinned"):
+        device.wait_for("auto", never, threading.Event())

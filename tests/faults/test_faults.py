@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from andrea_rundir.lossfile import read
 from andrea_rundir.names import RunDir
+from faults.pair import PATIENT, STARTERS, finish, is_twin
 from faults.table import ENDS, PROVED, READS, STARTS, Row
-from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until
 
-LAST, CADENCE = 60, 10
-PATIENT = {"run": {"plan_wait": 600.0}, "optimizer": {"max_steps": LAST}}
-STARTERS: dict[str, Callable[..., Trainer]] = {"trainer": start, "proxy": start_proxy}
 SOME = slice(None) if os.environ.get("FAULTS") == "all" else slice(None, None, 3)
 """One row in three, without `make faults`."""
 
@@ -27,28 +24,6 @@ def refused(run: RunDir, row: Row) -> list[str]:
     inject = f"inject={row.call}:error={row.error}:when={row.calls}"
     trace = ["-e", f"trace={row.call}", "-e", inject, "-e", "signal=none", "-o", f"{run.root}.strace"]
     return ["strace", "-D", "-f", "-qq", "-P", str(run.root / row.path), *trace]
-
-
-def finish(run: RunDir, row: Row | None = None) -> Trainer:
-    """Both to the end, the trainer under a row's fault; the trainer."""
-    with start_proxy(run) as proxy, start(run, under=refused(run, row) if row else None) as trainer:
-        assert trainer.wait(300) == 0, trainer.said()
-        until("all is recorded", lambda: max((entry["step"] for entry in read(run.loss)), default=0) >= LAST)
-        assert proxy.stop() == 0, proxy.said()
-    return trainer
-
-
-@pytest.fixture(scope="module")
-def whole(make: Make) -> Iterator[RunDir]:
-    """The run that nothing happened to."""
-    run = make("whole", PATIENT)
-    finish(run)
-    yield run
-
-
-def is_twin(run: RunDir, whole: RunDir) -> None:
-    assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
-    assert sidecar_diff(run, whole) == []
 
 
 @pytest.mark.parametrize("row", [*STARTS[SOME], *ENDS[SOME]], ids=lambda row: row.name)
@@ -67,7 +42,7 @@ def test_an_end_is_told_in_words_and_by_its_code(row: Row, make: Make) -> None:
 @pytest.mark.parametrize("row", READS[SOME], ids=lambda row: row.name)
 def test_what_is_refused_for_a_moment_leaves_no_trace(row: Row, make: Make, whole: RunDir) -> None:
     run = make("goes-on", PATIENT)
-    trainer = finish(run, row)
+    trainer = finish(run, refused(run, row))
     assert "(INJECTED)" in Path(f"{run.root}.strace").read_text(), "nothing was injected"
     assert "Traceback" not in trainer.said()
     is_twin(run, whole)
