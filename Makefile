@@ -5,7 +5,7 @@ READY  := .venv/.ready
 RUN    ?= runs/demo
 BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
-.PHONY: help demo test crash faults storm check bench bench-curriculum bench-real gpu-check clean
+.PHONY: help demo test crash faults storm fuzz check bench bench-curriculum bench-real gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
@@ -13,6 +13,7 @@ help:
 	@echo "make crash      every state that a power cut can leave (all cores; needs strace)"
 	@echo "make faults     every call of trainer and proxy refused once, and the other faults of the table (20 minutes; needs strace, root)"
 	@echo "make storm      300 kills of trainer and proxy over one run, which ends as a quiet one (10 minutes)"
+	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      one table of speed, side by side (half an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
@@ -63,6 +64,10 @@ faults: $(READY)
 
 storm: $(READY)
 	cd tests && ../$(BIN)/python -m faults.storm
+
+# Hurt files for every reader, many and fresh; `make test` has a few, the same each time.
+fuzz: $(READY)
+	FUZZ_TIMES=20 $(BIN)/pytest tests/fuzz -o timeout=0
 
 # Ours beside what one would use instead and beside what disk and processor can do at all.
 bench: $(READY)

@@ -31,7 +31,7 @@ def settings(run: RunDir) -> dict[str, Any]:
         return tomllib.loads(run.run_toml.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
         raise run.missing() from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadConfig("run.toml cannot be read", where=str(run.run_toml), found=str(error)) from None
 
 
@@ -126,7 +126,7 @@ def moment(text: object) -> float | None:
     """Seconds since the epoch of a time as events have it; None for anything else."""
     try:
         return datetime.fromisoformat(str(text)).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):  # of the year 1, say
         return None
 
 

@@ -7,7 +7,6 @@ FILE.bin is already there.
 
 from __future__ import annotations
 
-import json
 import mmap
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic import ValidationError
 from safetensors import SafetensorError, safe_open
 
 from andrea_cli import output
-from andrea_rundir import checkpoint
+from andrea_rundir import checkpoint, jsontext
 from andrea_rundir.config import ModelConfig
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.layout import Shape, parameters
@@ -57,7 +56,7 @@ def run(args: Namespace) -> int:
 def _shape(path: Path) -> Shape:
     """The five numbers of config.json; Refused when they are not there or make no model."""
     try:
-        described = json.loads(path.read_bytes())
+        described = jsontext.loads(path.read_bytes())
         return ModelConfig.model_validate({name: described[name] for name in NUMBERS}).shape
     except OSError as error:
         found = error.strerror or str(error)

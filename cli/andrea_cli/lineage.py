@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from andrea_rundir import jsontext, shapes
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import publish
@@ -26,14 +27,29 @@ def write(run: RunDir, made_by: str, /, **facts: object) -> None:
 def read(run: RunDir) -> dict[str, Any] | None:
     """What `write` noted; None for a run that began from nothing. BadConfig when it cannot be read."""
     try:
-        content = json.loads(run.lineage.read_bytes())
+        content = jsontext.loads(run.lineage.read_bytes())
         if content["schema"] != SCHEMA:
             raise ValueError(f"schema {content['schema']}, this version knows {SCHEMA}")
+        _check(content)
     except FileNotFoundError:
         return None
     except (ValueError, TypeError, KeyError) as error:
         raise BadConfig("the lineage cannot be read", where=str(run.lineage), found=str(error)) from None
     return dict(content)
+
+
+_SHAPE = {"step": shapes.is_step, "digest": shapes.is_text, "id": shapes.is_text, "name": shapes.is_text}
+
+
+def _check(content: dict[str, Any] | None) -> None:
+    """ValueError unless it, and every earlier one in it, has fields of the right types."""
+    while content is not None:
+        if not isinstance(content, dict):
+            raise ValueError("a lineage that is no object")
+        for name, test in _SHAPE.items():
+            if name in content and not test(content[name]):
+                raise ValueError(f"its {name} cannot be used")
+        content = content.get("earlier")
 
 
 @dataclass(frozen=True)

@@ -82,13 +82,13 @@ def _shares(curve: history.Curve, columns: int) -> tuple[Integers, dict[str, Flo
 
 
 def _probes(found: Sequence[events.Event]) -> tuple[Integers, dict[str, Floats]]:
-    names = sorted({arm for event in found for arm in event["arms"]})
-    bits = {arm: _floats([event["arms"].get(arm) for event in found]) for arm in names}
-    return _integers([event["step"] for event in found]), {"": _floats([event["mean"] for event in found]), **bits}
+    names = sorted({arm for event in found for arm in event.get("arms", {})})
+    bits = {arm: _floats([event.get("arms", {}).get(arm) for event in found]) for arm in names}
+    return _integers([event["step"] for event in found]), {"": _floats([event.get("mean") for event in found]), **bits}
 
 
 def _audits(found: Sequence[events.Event]) -> tuple[Integers, Floats]:
-    return _integers([event["step"] for event in found]), _floats([event["score"] for event in found])
+    return _integers([event["step"] for event in found]), _floats([event.get("score") for event in found])
 
 
 def _integers(values: list[int]) -> Integers:

@@ -39,8 +39,10 @@ def audits(run: RunDir, last: int, step: int | None) -> list[dict[str, Any]]:
     for event in events.read_back(run.events):
         if len(found) >= (last if step is None else 1):
             break
-        at = event.get("step")
-        if event.get("event") != "audit" or not isinstance(at, int) or at in found or step not in (None, at):
+        if event["event"] != "audit" or not {"score", "alarm", "looped", "samples"} <= event.keys():
+            continue
+        at = event["step"]
+        if at in found or step not in (None, at):
             continue
         found[at] = {name: event.get(name) for name in ("step", "time", "score", "alarm", "looped", "samples")}
         found[at]["checkpoint"] = _on_disk(run, at)
@@ -62,7 +64,7 @@ def _lines(found: list[dict[str, Any]]) -> list[str]:
         kept = audit["checkpoint"] or "no longer on disk"
         lines.append(f"step {audit['step']:,}: score {audit['score']:g}{alarm}, {kept}")
         for sample in audit["samples"]:
-            verdict = f"[runs in circles: {sample['why']}] " if sample["looped"] else ""
+            verdict = f"[runs in circles: {sample.get('why')}] " if sample["looped"] else ""
             lines.append(f"  {verdict}{_one_line(sample['prompt'])} | {_one_line(sample['text'])}")
     return lines
 

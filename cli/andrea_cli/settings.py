@@ -108,7 +108,7 @@ def _parsed(wish: str) -> tuple[str, object]:
         raise Usage("--set takes a key and a value", found=wish, expected="section.key=value, as in optimizer.lr=1e-4")
     try:
         return name, tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return name, text
 
 

@@ -142,6 +142,6 @@ def _known(run: RunDir) -> Known:
             known.begun.add(step)
         elif isinstance(digest, str):
             known.digests.setdefault(step, set()).add(digest)
-    if (origin := lineage.read(run)) is not None:
+    if (origin := lineage.read(run)) is not None and {"step", "digest"} <= origin.keys():
         known.digests.setdefault(origin["step"], set()).add(origin["digest"])
     return known

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_cli.soundness import Section
-from andrea_rundir import events, sidecars
+from andrea_rundir import events, lossfile, sidecars
 from andrea_rundir.entry import FIGURES, entry_of, smooth
 from andrea_rundir.lossfile import Entry
 from andrea_rundir.names import RunDir
@@ -91,11 +91,10 @@ def _entries(path: Path, section: Section) -> Iterator[Entry]:
 
 def _entry(raw: bytes) -> Entry | None:
     try:
-        entry = json.loads(raw.removesuffix(b"\n").removesuffix(b","))
+        entry = lossfile.parse(raw.removesuffix(b"\n").removesuffix(b","))
     except ValueError:
         return None
-    whole = isinstance(entry, dict) and entry.keys() >= FIELDS
-    return entry if whole and all(isinstance(entry[name], int) for name in ("step", "attempt")) else None
+    return entry if entry.keys() >= FIELDS else None
 
 
 def _shown(raw: bytes) -> str:
@@ -223,7 +222,7 @@ def _events(run: RunDir, section: Section) -> Iterator[tuple[dict[str, Any], str
                 offset += len(line)
                 where = f"{path.relative_to(run.root)}, line {number}"
                 try:
-                    event = json.loads(line)
+                    event = events.parse(line)
                     if event["event"] == "step":
                         entry_of(event, 1, None)
                         yield event, where, (int(path.stem), offset)

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from andrea_rundir import jsontext
 from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import Policy
@@ -50,7 +51,7 @@ def _entries(run: RunDir) -> dict[str, dict[str, str]]:
     """Fingerprints by arm, by digest of the sources; empty when there is no such file."""
     path = run.data / "sources.json"
     try:
-        entries = json.loads(path.read_bytes())
+        entries = jsontext.loads(path.read_bytes())
         return {str(digest): {str(n): str(f) for n, f in arms.items()} for digest, arms in entries.items()}
     except FileNotFoundError:
         return {}

@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from andrea_corpus.tokenizer import Tokens, token_dtype
+from andrea_rundir import jsontext
 from andrea_rundir.faults import BadConfig, about, raise_shortage
 from andrea_rundir.publish import fsync_dir, publish
 
@@ -32,6 +34,7 @@ _MAX_GROUP = 1 << 22
 _MIN_HELD = 1025
 """Held-out tokens of a small source: one window of context 1024 (but never more than half of the source)."""
 _PIECE = 8 << 20
+_FINGERPRINT = re.compile(r"[0-9a-f]{16}")
 _WRITEBACK = 64 << 20
 """Bytes after which the disk is set to work."""
 
@@ -246,12 +249,17 @@ def _window(tokens: Tokens, index: int, context: int) -> Tokens:
 
 def read_meta(folder: Path, fingerprint: str) -> Meta | None:
     """The shard's JSON, None when there is none; ValueError when it is not what this version writes."""
+    if not _FINGERPRINT.fullmatch(fingerprint):  # it becomes a file's name
+        raise ValueError(f"{fingerprint[:40]!r} is no shard's name")
     try:
-        fields = json.loads((folder / f"{fingerprint}.json").read_bytes())
+        fields = jsontext.loads((folder / f"{fingerprint}.json").read_bytes())
     except FileNotFoundError:
         return None
     try:
         meta = Meta(**fields)
+        for name, kind in Meta.__annotations__.items():
+            if type(getattr(meta, name)).__name__ != kind:
+                raise TypeError(f"{name} is no {kind}")
         named = fingerprint_of(meta.tokenizer, meta.content, meta.held_out)
     except TypeError as error:
         raise ValueError(str(error)) from error

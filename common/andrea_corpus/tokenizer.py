@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from andrea_rundir import jsontext
 from andrea_rundir.faults import BadConfig, raise_shortage
 
 Tokens = NDArray[np.unsignedinteger[Any]]
@@ -112,7 +113,7 @@ def load(path: Path) -> Tokenizer:
     """The tokenizer that `data/tokenizer.json` describes; BadConfig when it is missing or not one of ours."""
     todo = "run `andrea prepare RUN`"
     try:
-        described = json.loads(path.read_bytes())
+        described = jsontext.loads(path.read_bytes())
         kind = described["kind"], described["version"]
     except OSError as error:
         raise_shortage(error)

@@ -14,12 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from andrea_rundir import tomlfile
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.layout import MAX_PARAMS, PRESETS, Shape
+from andrea_rundir.plan import MAX_ROUND
+from andrea_rundir.shapes import MAX_STEP
 from andrea_rundir.tomlfile import broken_rule, shown
-
-MAX_STEP = 2_147_483_647
-"""A checkpoint's header counts steps in an int32."""
-MAX_ROUND = 20
-"""Longest round of the plan, in steps."""
 
 NAME = r"^[A-Za-z0-9._-]+\Z"
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, regex_engine="python-re")

@@ -10,6 +10,7 @@ import json
 import secrets
 from dataclasses import dataclass
 
+from andrea_rundir import jsontext
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import publish
 
@@ -30,11 +31,11 @@ def read(run: RunDir) -> Door | None:
     try:
         if run.page.stat().st_mode & 0o077:
             return None
-        found = json.loads(run.page.read_bytes())
-        token, address = found["token"], found["address"]
+        found = jsontext.loads(run.page.read_bytes())
+        schema, token, address = found["schema"], found["token"], found["address"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return None
-    if found["schema"] != SCHEMA or not (isinstance(token, str) and len(token) >= TOKEN_BYTES):
+    if schema != SCHEMA or not (isinstance(token, str) and len(token) >= TOKEN_BYTES and token.isascii()):
         return None
     return Door(token, address if isinstance(address, str) else None)
 

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir import jsontext, shapes
 from andrea_rundir.lines import back
 from andrea_rundir.publish import fsync_dir
 
@@ -27,6 +28,7 @@ Event = dict[str, Any]
 """`event` (its kind), `time` (UTC, milliseconds), and the fields of that kind."""
 
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
+_STEP = b'{"event":"step",'
 _PIECE = 1 << 20
 _MOST = 4 << 20
 """Bytes of events that a tail gives at once: with a history of millions, memory is bounded by this."""
@@ -173,6 +175,17 @@ def encode(kind: str, seconds: float, fields: dict[str, object]) -> bytes:
     return text.encode(errors="backslashreplace") + b"\n"  # a lone surrogate becomes its JSON escape
 
 
+def parse(line: bytes) -> Event:
+    """The event in a line, each field that is there of its type; ValueError saying what does not fit."""
+    event = jsontext.quick(line) if is_step(line) else jsontext.loads(line)
+    if not (isinstance(event, dict) and isinstance(event.get("event"), str)):
+        raise ValueError("an event without a kind")
+    whole = event["event"] == "step" and shapes.is_record(event)
+    if not whole and (name := shapes.misfit(event)) is not None:
+        raise ValueError(f"an event whose {name} cannot be used")
+    return event
+
+
 def segments(folder: Path) -> list[Path]:
     """All segments in order; none when there is no folder."""
     try:
@@ -304,16 +317,15 @@ def _next_segment(folder: Path) -> _Segment:
 
 def is_step(line: bytes) -> bool:
     """Whether `decode` would give a step event, told from how `encode` begins one."""
-    return line.startswith(b'{"event":"step",')
+    return line.startswith(_STEP)
 
 
 def decode(line: bytes) -> Event | None:
     """An event; None for a line that is none."""
     try:
-        event = json.loads(line)
+        return parse(line)
     except ValueError:
         return None
-    return event if isinstance(event, dict) and isinstance(event.get("event"), str) else None
 
 
 def _decode(line: bytes, path: Path, number: int) -> Event:

@@ -7,13 +7,13 @@ up to and including the one that made it said of steps up to its own. Reads only
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir import events
 from andrea_rundir.events import Event, segments
 from andrea_rundir.faults import BadConfig
 
@@ -68,10 +68,10 @@ def origins(folder: Path, step: int, digest: str) -> Origins:
             continue
         if kind == b"snapshot":
             makings.append(_Making(process, event))
-        else:
-            found.digests.add(event["digest"])
+        elif (told := event.get("digest")) is not None:
+            found.digests.add(told)
             if makings:
-                makings[-1].digest = event["digest"]
+                makings[-1].digest = told
     same = [making for making in makings if making.digest == digest]
     unknown = [making for making in makings if making.digest is None]
     if making := (same[:1] or unknown[-1:]):
@@ -135,7 +135,7 @@ def _scan(folder: Path) -> Iterator[tuple[Path, int, bytes, int | None, bytes]]:
 
 def _event(line: bytes) -> Event:
     try:
-        return dict(json.loads(line))
+        return events.parse(line)
     except ValueError as error:
         text = line[:80].decode(errors="replace")
         raise BadConfig("an event cannot be read", found=f"{text}...", expected=f"JSON: {error}") from None

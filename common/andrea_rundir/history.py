@@ -5,7 +5,6 @@ Reads only. Imports numpy and this package.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -17,9 +16,10 @@ from numpy.typing import NDArray
 
 from andrea_rundir import lossfile
 from andrea_rundir.entry import entry_of
-from andrea_rundir.events import Event, read_back, segments
+from andrea_rundir.events import Event, parse, read_back, segments
 from andrea_rundir.lossfile import Entry
 from andrea_rundir.names import RunDir
+from andrea_rundir.shapes import is_record
 
 _ENTRY = re.compile(
     rb'\n\{"step":(\d+),"attempt":\d+,"loss":([^,]+),"ema":([^,]+),"arms":\{([^}]*)\},"lr":([^,]+),'
@@ -45,7 +45,8 @@ def _later(run: RunDir, last: int, ema: float | None) -> list[Entry]:
         if event.get("event") == "step":
             if event["step"] <= last:
                 break
-            later.setdefault(event["step"], event)
+            if is_record(event):
+                later.setdefault(event["step"], event)
     made = []
     for step in sorted(later):
         made.append(entry_of(later[step], 1, ema))
@@ -122,7 +123,7 @@ def of_kinds(run: RunDir, *kinds: str) -> Iterator[Event]:
             for line in file:
                 if line.startswith(starts) and line.endswith(b"\n"):
                     try:
-                        yield json.loads(line)
+                        yield parse(line)
                     except ValueError:
                         continue
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from andrea_rundir import jsontext
 from andrea_rundir.faults import Held, Refused, about
 from andrea_rundir.publish import publish
 
@@ -127,7 +128,7 @@ def read_pidfile(path: Path) -> int | None:
         text = path.read_bytes().strip()
     except FileNotFoundError:
         return None
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 def remove_pidfile(path: Path, pid: int) -> None:
@@ -162,7 +163,7 @@ def _held(path: Path, identity: dict[str, object] | None) -> Held:
 def _identity(fd: int) -> dict[str, object] | None:
     """The first line, if it is a JSON object: a writer may be at work."""
     try:
-        content = json.loads(os.pread(fd, 65536, 0).partition(b"\n")[0])
+        content = jsontext.loads(os.pread(fd, 65536, 0).partition(b"\n")[0])
     except (ValueError, OSError):
         return None
     return content if isinstance(content, dict) else None

@@ -9,15 +9,18 @@ of an entry ever changes. Imports the standard library, our faults, lines and pu
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir import jsontext, shapes
 from andrea_rundir.faults import about
 from andrea_rundir.lines import back
 from andrea_rundir.publish import publish
@@ -34,6 +37,14 @@ def encode(entry: Entry) -> bytes:
     """One line without its end; step and attempt come first. Floats by repr; ValueError for NaN and infinity."""
     ordered = {"step": entry["step"], "attempt": entry["attempt"], **entry}
     return json.dumps(ordered, separators=(",", ":"), allow_nan=False).encode()
+
+
+def parse(line: bytes) -> Entry:
+    """The entry in a line, whole, each field of its type; ValueError for anything else."""
+    entry = jsontext.quick(line)
+    if not (type(entry) is dict and shapes.is_entry(entry)):
+        raise ValueError("no entry")
+    return entry
 
 
 def read(path: Path) -> Iterator[Entry]:
@@ -55,7 +66,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, Entry]]:
                 if raw.startswith(_HEAD):
                     line = raw.rstrip(b",\n")
                     try:
-                        yield line, json.loads(line)
+                        yield line, parse(line)
                     except ValueError:
                         return
     except FileNotFoundError:
@@ -68,7 +79,7 @@ def read_back(path: Path) -> Iterator[Entry]:
         for line in back(path):
             if line.startswith(_HEAD):
                 try:
-                    yield json.loads(line.rstrip(b","))
+                    yield parse(line.rstrip(b","))
                 except ValueError:  # torn
                     continue
     except FileNotFoundError:
@@ -91,8 +102,8 @@ class LossFile:
         self.mark: tuple[int, str] | None = None
         """Entries and digest of the first `trusted` bytes; None when no entry ends there."""
         self.size = len(_OPEN) - 1
-        self._first = 0
-        self._offsets = array("q")
+        self._steps, self._offsets = array("q"), array("q")
+        """Every step on record, ascending, and where its last entry starts: what one number says costs no memory."""
         self._times: dict[int, list[str]] = {}
         self._dirty = True  # what a killed writer left may be in memory only
         fresh = not path.exists() or path.stat().st_size == 0
@@ -154,30 +165,34 @@ class LossFile:
             file.seek(size)
             file.readline()  # the comma, or `[`
             while file.tell() < self.size:
-                yield json.loads(file.readline().rstrip(b",\n"))
+                yield parse(file.readline().rstrip(b",\n"))
 
     def _entry(self, offset: int) -> Entry:
         data = b""
         while b"\n" not in data:
-            data += os.pread(self._fd, 4096, offset + len(data))
-        entry: Entry = json.loads(data[: data.index(b"\n")].rstrip(b","))
-        return entry
+            if not (piece := os.pread(self._fd, 4096, offset + len(data))):
+                raise OSError(errno.EIO, "it ends inside of an entry: somebody else has cut it", str(self.path))
+            data += piece
+        return parse(data[: data.index(b"\n")].rstrip(b","))
 
     def _offset(self, step: int) -> int:
-        i = step - self._first
-        return self._offsets[i] if 0 <= i < len(self._offsets) else -1
+        """Where the last entry of a step starts; -1 when there is none."""
+        i = bisect_left(self._steps, step)
+        return self._offsets[i] if i < len(self._steps) and self._steps[i] == step else -1
 
     def _note(self, line: bytes, offset: int, step: int, attempt: int) -> None:
         """Count one entry whose line starts at `offset`."""
-        if not self._offsets:
-            self._first = step
-        while step < self._first:
-            self._offsets.insert(0, -1)
-            self._first -= 1
-        self._offsets.extend([-1] * (step - self._first + 1 - len(self._offsets)))
+        if not 0 <= step <= shapes.MAX_STEP:
+            raise ValueError(f"{step} is no step")
         if attempt > 1:
-            self._times.setdefault(step, []).append(str(self._entry(self._offset(step))["time"]))
-        self._offsets[step - self._first] = offset
+            if (before := self.at(step)) is None:
+                raise ValueError(f"attempt {attempt} of step {step} without one before")
+            self._times.setdefault(step, []).append(before["time"])
+        i = bisect_left(self._steps, step) if step <= self.last_step else len(self._steps)
+        if i == len(self._steps) or self._steps[i] != step:
+            self._steps.insert(i, step)
+            self._offsets.insert(i, offset)
+        self._offsets[i] = offset
         self.entries += 1
         self.last_step = max(self.last_step, step)
         self.digest = _chained(self.digest, line)
@@ -208,7 +223,7 @@ class LossFile:
             offset, comma = len(raw), True
             self.mark = (0, self.digest) if trusted == self.size else None
             while not bad and (raw := file.readline()).strip() != b"]":
-                bad = self._look(raw, offset, comma=comma, parse=offset + len(raw) > trusted + len(_COMMA))
+                bad = self._look(raw, offset, comma=comma, anew=offset + len(raw) > trusted + len(_COMMA))
                 if self.size == trusted:
                     self.mark = (self.entries, self.digest)
                 offset, comma = offset + len(raw), raw.endswith(_COMMA)
@@ -217,7 +232,7 @@ class LossFile:
         if bad:
             self._cut(bad)
 
-    def _look(self, raw: bytes, offset: int, *, comma: bool, parse: bool) -> str:
+    def _look(self, raw: bytes, offset: int, *, comma: bool, anew: bool) -> str:
         """Note the entry in a line; what is wrong with it, or nothing. `comma`: whether an entry may follow."""
         line = raw.rstrip(b",\n")
         number = f"entry {self.entries + 1}"
@@ -225,8 +240,8 @@ class LossFile:
         if not (whole and comma) or b" " in line or b"\0" in line:  # a lost page reads as spaces or zeros
             return f"{number} is not whole"
         try:
-            if parse:
-                json.loads(line)
+            if anew:
+                parse(line)
             step, attempt = line[len(_HEAD) :].split(b",", 2)[:2]
             self._note(line, offset, int(step), int(attempt.removeprefix(b'"attempt":')))
         except (ValueError, KeyError, TypeError):

@@ -1,6 +1,6 @@
 """One round of the curriculum: what the proxy promises and what the trainer falls back on.
 
-Pure. Writes no file. Standard library only.
+Pure. Writes no file. Standard library and shapes.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from andrea_rundir.shapes import is_count, is_int
+
 SHARE_UNIT = 1 << 32
 """Shares are integers that sum to this."""
+MAX_ROUND = 20
+"""Steps of the longest round."""
 
 
 def round_of(step: int, size: int) -> int:
@@ -62,37 +66,38 @@ class RoundPlan:
                 raise ValueError(f"a round plan without {name}")
         plan = cls(**{name: found[name] for name in cls.__dataclass_fields__})
         for name in ("round", "first", "last"):
-            _need(_is_count(getattr(plan, name)), name)
-        _need(plan.first <= plan.last, "first and last")
-        _need(isinstance(plan.policy, str), "policy")
+            _need(is_count(getattr(plan, name)), name)
+        _need(plan.first <= plan.last < plan.first + MAX_ROUND, "first and last")
+        _need(isinstance(plan.policy, str) and _is_id(plan.policy), "policy")
         _need(isinstance(plan.arms, dict) and all(isinstance(f, str) for f in plan.arms.values()), "arms")
         for name in ("shares", "cursors", "caps"):
             table = getattr(plan, name)
-            _need(isinstance(table, dict) and all(_is_count(n) for n in table.values()), name)
-        _need(isinstance(plan.credits, dict) and all(_is_int(n) for n in plan.credits.values()), "credits")
+            _need(isinstance(table, dict) and all(is_count(n) for n in table.values()), name)
+        _need(isinstance(plan.credits, dict) and all(is_int(n) for n in plan.credits.values()), "credits")
         _need(
-            isinstance(plan.limits, dict) and all(n is None or _is_count(n) for n in plan.limits.values()),
+            isinstance(plan.limits, dict) and all(n is None or is_count(n) for n in plan.limits.values()),
             "limits",
         )
         _need(sum(plan.shares.values()) == SHARE_UNIT and plan.shares.keys() <= plan.arms.keys(), "shares")
+        _need(plan.shares.keys() <= plan.caps.keys() & plan.limits.keys(), "caps and limits")
+        _need(plan.arms.keys() <= plan.cursors.keys(), "cursors")
         _need(plan.steps is None or _are_steps(plan.steps, plan), "steps")
         return plan
+
+
+def _is_id(policy: str) -> bool:
+    try:
+        return policy_start(policy) >= 0
+    except ValueError:
+        return False
 
 
 def _are_steps(steps: object, plan: RoundPlan) -> bool:
     return (
         isinstance(steps, list)
         and len(steps) == plan.last - plan.first + 1
-        and all(isinstance(counts, dict) and all(_is_count(n) for n in counts.values()) for counts in steps)
+        and all(isinstance(counts, dict) and all(is_count(n) for n in counts.values()) for counts in steps)
     )
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _need(holds: bool, name: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from andrea_rundir import jsontext
 from andrea_rundir.faults import about
 from andrea_rundir.lines import back
 from andrea_rundir.plan import RoundPlan
@@ -41,7 +42,7 @@ def encode(line: Line) -> bytes:
 
 def decode(data: bytes) -> Line:
     """What `encode` wrote; ValueError saying what does not fit."""
-    found = json.loads(data)
+    found = jsontext.quick(data)  # a plan's numbers are looked at one by one
     if not isinstance(found, dict):
         raise ValueError("a line that is no object")
     text = found.get("policy_text")

@@ -13,8 +13,8 @@ from andrea_rundir.names import RunDir
 
 def refuse_another(run: RunDir, settings: RunConfig) -> None:
     """BadConfig when the run has started with another seed; a fork, which has an id of its own, may have another."""
-    begun = (event["config"]["run"] for _, event in starts(run.events))
-    seeds = [one["seed"] for one in begun if one["id"] == settings.run.id]
+    begun = [event.get("config", {}).get("run") for _, event in starts(run.events)]
+    seeds = [one.get("seed") for one in begun if isinstance(one, dict) and one.get("id") == settings.run.id]
     if seeds and seeds[-1] != settings.run.seed:
         raise BadConfig(
             "a run keeps its seed: windows would come twice and others never",

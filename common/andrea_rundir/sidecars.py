@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from andrea_rundir import jsontext
 from andrea_rundir.faults import raise_shortage
 from andrea_rundir.publish import aside, publish
 
@@ -40,7 +41,7 @@ def save(path: Path, content: Content) -> None:
 def load(path: Path) -> Content | None:
     """What `save` wrote, without the version; None when there is no file. Unusable, Newer; OSError for a shortage."""
     try:
-        content = json.loads(path.read_bytes())
+        content = jsontext.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -46,9 +46,21 @@ def read(path: Path) -> str:
 def tables(text: str, where: str) -> dict[str, Any]:
     """The parsed file; BadConfig with line and column when it is not TOML (a key given twice included)."""
     try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        found = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
         raise BadConfig("the file is not valid TOML", where=where, found=str(error), expected="TOML 1.0") from None
+    if _deeper(found, _LEVELS):
+        raise BadConfig("tables are nested too deep", where=where, expected=f"at most {_LEVELS} levels")
+    return found
+
+
+_LEVELS = 20
+"""More than any table of ours, and nothing that the stack of whoever looks at them cannot hold."""
+
+
+def _deeper(value: object, levels: int) -> bool:
+    inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return any(levels == 0 or _deeper(item, levels - 1) for item in inside)
 
 
 def broken_rule(key: str, what: str, found: object, expected: str) -> PydanticCustomError:

@@ -46,7 +46,7 @@ def pid_namespace() -> int:
 def hold(identity: Mapping[str, object]) -> int:
     """A pidfd (the caller closes it) of the live process that wrote `identity`; raises Mismatch."""
     pid = identity.get("pid")
-    if not isinstance(pid, int) or pid <= 0:
+    if not isinstance(pid, int) or not 0 < pid < 1 << 31:
         raise Mismatch("foreign", "the lock names no process")
     if identity.get("pid_namespace") != pid_namespace():
         raise Mismatch("foreign", f"it is pid {pid} of another pid namespace (a container), not of this one")

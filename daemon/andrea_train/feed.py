@@ -155,8 +155,9 @@ class Feed:
             return False
         if ahead == 0:
             return bool(dealt) and here.takes(plan)
-        there = Standing(step - 1, plan.policy, plan.arms, dealt[ahead - 1].cursors, dealt[ahead - 1].credits)
-        return len(dealt) > ahead and there == here
+        if len(dealt) <= ahead:
+            return False
+        return here == Standing(step - 1, plan.policy, plan.arms, dealt[ahead - 1].cursors, dealt[ahead - 1].credits)
 
     def _adopt(self, line: Line) -> None:
         """Go over to the policy of a line, which begins here."""

@@ -14,6 +14,7 @@ from andrea_rundir import lossfile, planfile
 from andrea_rundir.events import read_back
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
+from andrea_rundir.shapes import is_whole
 
 Event = dict[str, Any]
 
@@ -52,10 +53,10 @@ def record(folder: Path, step: int) -> Record:
             plan = RoundPlan.from_json(event)
             if plan.last > step:
                 found.rounds[plan.round] = plan  # read backwards: the first one recorded stays
-        elif kind in ("audit", "probe", "snapshot") and event["step"] == step:
+        elif kind in ("audit", "probe", "snapshot") and event["step"] == step and is_whole(event):
             if getattr(found, kind) is None and (kind == "snapshot" or found.snapshot is None):
                 setattr(found, kind, event)
-        elif kind == "start":
+        elif kind == "start" and {"attempt", "furthest"} <= event.keys():
             if found.start is None:
                 found.start = event
                 found.attempts = event["attempt"]

@@ -27,6 +27,7 @@ from andrea_rundir.events import Tail, segments
 from andrea_rundir.faults import NoDevice
 from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir
+from andrea_rundir.plan import MAX_ROUND
 from andrea_service.held import held
 from andrea_service.signals import Signals
 from andrea_train import cuda, device
@@ -69,7 +70,7 @@ def trial(request: Request) -> Mapping[str, Any]:
 def short_cadence(every: int, round_steps: int) -> int:
     """The least cadence up to `every` that has at least two rounds of the same length as the run's."""
     for cadence in range(2 * round_steps, every, round_steps):
-        if not any(cadence % longer == 0 for longer in range(round_steps + 1, config.MAX_ROUND + 1)):
+        if not any(cadence % longer == 0 for longer in range(round_steps + 1, MAX_ROUND + 1)):
             return cadence
     return every
 

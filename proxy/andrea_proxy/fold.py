@@ -58,8 +58,9 @@ class Fold:
         return self.cursors.get(arm, 0) / windows if windows else 0.0
 
     def _weigh(self, upto: int) -> None:
-        """The weights of every round up to `upto` that has none yet, from what is folded now."""
-        for number in range(self.weighed + 1, upto + 1):
+        """The weights of every round up to `upto` that has none yet, from what is folded now; of a gap in history, in
+        which there may be any number of rounds, those that are remembered."""
+        for number in range(max(self.weighed + 1, upto - MEMORY), upto + 1):
             self.weighed = number
             if number >= self.regime.start // self._size + 2:
                 self.weights[number] = self._weights(round_steps(number, self._size)[0])

@@ -12,6 +12,7 @@ from andrea_rundir import digests, sidecars
 from andrea_rundir.events import read_back
 from andrea_rundir.names import RunDir, checkpoint_name, checkpoint_step
 from andrea_rundir.plan import policy_start
+from andrea_rundir.shapes import is_whole
 
 Event = dict[str, Any]
 
@@ -35,9 +36,9 @@ class Samples:
         self.audits = {step: audit for step, audit in self.audits.items() if step > policy_start(policy)}
 
     def take(self, audit: Event) -> None:
-        """Add one, if it is of this policy. KeyError or TypeError for what is no audit."""
-        if not (isinstance(audit["samples"], list) and {"time", "digest", "looped", "score", "alarm"} <= audit.keys()):
-            raise TypeError("an audit without its fields")
+        """Add one, if it is of this policy. ValueError for what is no audit."""
+        if not is_whole(audit):
+            raise ValueError("an audit without its fields")
         if _belongs(audit["step"], self.policy):
             self.audits[audit["step"]] = audit
 
@@ -59,7 +60,12 @@ def collect(run: RunDir, policy: str, until: int | None = None) -> dict[int, Eve
             continue
         if event.get("event") == "step" and step <= policy_start(policy):
             break
-        if event.get("event") == "audit" and _belongs(step, policy) and (until is None or step <= until):
+        if (
+            event.get("event") == "audit"
+            and is_whole(event)
+            and _belongs(step, policy)
+            and (until is None or step <= until)
+        ):
             found.setdefault(step, event)
         if len(found) >= SHOWN and wanted <= found.keys():
             break

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from andrea_rundir import config, sidecars
+from andrea_rundir import config, jsontext, sidecars
 from andrea_rundir.faults import Fault, Usage
 from andrea_web import actions, charts, metrics, pages, stream
 from andrea_web.drawing import draw
@@ -194,8 +194,8 @@ def _object(body: bytes, kind: str) -> dict[str, Any]:
     if kind.partition(";")[0].strip() != "application/json":
         raise Usage("an action is asked for in JSON", found=kind[:100], expected="Content-Type: application/json")
     try:
-        found = json.loads(body)
-    except (ValueError, RecursionError):
+        found = jsontext.loads(body)
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise Usage("the request is no JSON object", expected="a JSON object")

@@ -1,24 +1,26 @@
 """The curves of a run in memory, brought up to date from the end of `.loss.json`, and thinned to what a drawing shows.
 
 Every figure is as it stands in the file: the smoothed loss was computed on full data when the entry was written. A
-thinned curve keeps the least and the greatest value of every column, so no spike is lost. Memory: 24 bytes a step, and
-24 an arm for 20 steps. Reads only. Imports numpy and `andrea_rundir`.
+thinned curve keeps the least and the greatest value of every column, so no spike is lost. Memory: 32 bytes a step on
+record, whatever its number, and 24 an arm for 20 steps. Reads only. Imports numpy and `andrea_rundir`.
 """
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import threading
 import time
+from array import array
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
 import numpy as np
 
+from andrea_cli import facts
 from andrea_rundir.history import Floats, Integers, envelope
-from andrea_rundir.lossfile import Entry
+from andrea_rundir.lossfile import Entry, parse
 
 BLOCK = 20
 """Steps over which an arm's pulls and losses are summed."""
@@ -41,6 +43,36 @@ class Stretch:
     ema: tuple[Floats, Floats]
 
 
+class _Table:
+    """Rows of figures in columns of ascending keys: made for keys that come in order, right for any."""
+
+    def __init__(self, rows: int, fill: float) -> None:
+        self._fill = fill
+        self._keys, self.rows = array("q"), [array("d") for _ in range(rows)]
+
+    def place(self, key: int) -> int:
+        """Where in the rows the figures of a key stand; a key that is not there is given its place."""
+        keys = self._keys
+        if not keys or key > keys[-1]:
+            i = len(keys)
+        elif keys[i := bisect_left(keys, key)] == key:
+            return i
+        keys.insert(i, key)
+        for row in self.rows:
+            row.insert(i, self._fill)
+        return i
+
+    def between(self, first: int, last: int) -> tuple[Integers, Floats]:
+        """Keys `first` to `last`, both included, `[n]`, and their figures, `[rows, n]`; copies."""
+        lo, hi = bisect_left(self._keys, first), bisect_right(self._keys, last)
+        return np.array(self._keys[lo:hi], dtype=np.int64), np.array([row[lo:hi] for row in self.rows])
+
+    def column(self, key: int) -> Floats | None:
+        """The figures of a key; None when it is not there."""
+        found = self.between(key, key)[1]
+        return found[:, 0] if found.size else None
+
+
 class Curves:
     """Follows one file; safe to use from several threads."""
 
@@ -57,8 +89,10 @@ class Curves:
         """Grows with every entry."""
         self.policies: list[tuple[int, str]] = []
         """First step and id of every policy on record."""
-        self._loss, self._ema, self._time = (np.full(1024, np.nan) for _ in range(3))
-        self._arms: dict[str, Floats] = {}
+        self._steps = _Table(3, math.nan)
+        """Loss, smoothed loss and time, by step."""
+        self._arms: dict[str, _Table] = {}
+        """By arm, its pulls, its pulls that have a loss and the sum of those losses, by block, of blocks with any."""
 
     def update(self) -> None:
         """Take what has been added. A file that was replaced is read anew; one that is gone is an empty one."""
@@ -69,38 +103,41 @@ class Curves:
     def stretch(self, first: int, last: int, columns: int) -> Stretch:
         """Steps `first` to `last`, as far as they are on record."""
         with self._lock:
-            first, last = max(first, 1), min(last, self.last)
-            steps = np.flatnonzero(~np.isnan(self._time[first : last + 1])) + first
-            starts, *loss = envelope(steps, self._loss[steps], columns)
-            ema = envelope(steps, self._ema[steps], columns)[1:]
-            return Stretch(starts, np.maximum.accumulate(self._time[starts]), (loss[0], loss[1]), (ema[0], ema[1]))
+            steps, (loss, ema, times) = self._steps.between(first, last)
+            starts, *losses = envelope(steps, loss, columns)
+            emas = envelope(steps, ema, columns)[1:]
+            at = np.maximum.accumulate(times[np.searchsorted(steps, starts)])
+            return Stretch(starts, at, (losses[0], losses[1]), emas)
 
     def arms(self, first: int, last: int, columns: int) -> tuple[Integers, dict[str, tuple[Floats, Floats]]]:
         """By arm, its share of pulls and its mean loss over columns of whole blocks; and each column's first step."""
         with self._lock:
-            lo, hi = max(first - 1, 0) // BLOCK, (max(0, min(last, self.last)) + BLOCK - 1) // BLOCK
-            if hi <= lo:
-                return np.zeros(0, dtype=np.int64), {}
-            width = min(columns, hi - lo)
-            starts = np.arange(width) * (hi - lo) // width
-            sums = {arm: np.add.reduceat(table[:, lo:hi], starts, axis=1) for arm, table in sorted(self._arms.items())}
-            total = np.maximum(1.0, sum((pulls for pulls, _, _ in sums.values()), start=np.zeros(width)))
+            lo, hi = (max(first, 1) - 1) // BLOCK, (last - 1) // BLOCK
+            parts = {arm: table.between(lo, hi) for arm, table in sorted(self._arms.items())}
+            blocks = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *(part[0] for part in parts.values())]))
+            width = min(columns, len(blocks))
+            starts = np.arange(width) * len(blocks) // max(1, width)
+            total, sums = np.zeros(width), {}
+            for arm, (keys, values) in parts.items():
+                column = np.searchsorted(starts, np.searchsorted(blocks, keys), side="right") - 1
+                sums[arm] = [np.bincount(column, row, minlength=width) for row in values]
+                total += sums[arm][0]
             with np.errstate(invalid="ignore"):
-                found = {arm: (pulls / total, loss / counted) for arm, (pulls, counted, loss) in sums.items()}
-            return (starts + lo) * BLOCK + 1, found
+                found = {arm: (n / np.maximum(1.0, total), loss / counted) for arm, (n, counted, loss) in sums.items()}
+            return blocks[starts] * BLOCK + 1, found
 
     def trend(self, over: int) -> float | None:
         """By how much the smoothed loss has changed over the last `over` steps; None where that is not known."""
         with self._lock:
-            before = self._ema[self.last - over] if self.last > over else np.nan
-            change = self._ema[self.last] - before
+            now, before = self._steps.column(self.last), self._steps.column(self.last - over)
+            change = np.nan if now is None or before is None else now[1] - before[1]
             return None if np.isnan(change) else float(change)
 
     def times_of(self, steps: list[int]) -> list[float | None]:
         """When they were done."""
         with self._lock:
-            inside = [0 < step <= self.last and not np.isnan(self._time[step]) for step in steps]
-            return [float(self._time[step]) if known else None for step, known in zip(steps, inside, strict=True)]
+            found = [self._steps.column(step) for step in steps]
+            return [None if figures is None else float(figures[2]) for figures in found]
 
     def _read_piece(self) -> bool:
         """Take one piece of the file; whether there may be more. What is being written is left for the next time."""
@@ -119,7 +156,7 @@ class Curves:
         for line in data.split(b"\n")[:-1]:
             if line.startswith(_HEAD):
                 try:
-                    self._take(json.loads(line.rstrip(b",")))
+                    self._take(parse(line.rstrip(b",")))
                 except ValueError:
                     break
                 self._offset = at + len(line.rstrip(b","))
@@ -128,29 +165,20 @@ class Curves:
 
     def _take(self, entry: Entry) -> None:
         step, loss, ema = entry["step"], entry["loss"], entry["ema"]
-        if step >= len(self._time):
-            self._make_room(step)
-        self._loss[step] = np.nan if loss is None else loss
-        self._ema[step] = np.nan if ema is None else ema
-        self._time[step] = datetime.fromisoformat(entry["time"]).timestamp()
+        i, (losses, emas, times) = self._steps.place(step), self._steps.rows
+        losses[i] = math.nan if loss is None else loss
+        emas[i] = math.nan if ema is None else ema
+        times[i] = facts.moment(entry["time"]) or 0.0  # one that cannot be read: drawn at that of the step before
         if entry["attempt"] == 1:  # what the curriculum has counted
             for arm, (pulls, mean, _) in entry["arms"].items():
-                sums = self._table(arm)[:, (step - 1) // BLOCK]
-                sums += (pulls, 0.0, 0.0) if mean is None else (pulls, pulls, pulls * mean)
+                if (table := self._arms.get(arm)) is None:
+                    table = self._arms[arm] = _Table(3, 0.0)
+                i, (counts, counted, sums) = table.place((step - 1) // BLOCK), table.rows
+                counts[i] += pulls
+                if mean is not None:
+                    counted[i] += pulls
+                    sums[i] += pulls * mean
             if not self.policies or self.policies[-1][1] != entry["policy"]:
                 self.policies.append((step, entry["policy"]))
         self.last = max(self.last, step)
         self.version += 1
-
-    def _table(self, arm: str) -> Floats:
-        """Pulls, pulls that have a loss, and the sum of those losses, by block: `[3, blocks]`."""
-        if arm not in self._arms:
-            self._arms[arm] = np.zeros((3, len(self._time) // BLOCK + 1))
-        return self._arms[arm]
-
-    def _make_room(self, step: int) -> None:
-        room = max(step + 1, 2 * len(self._time))
-        more = np.full(room - len(self._time), np.nan)
-        self._loss, self._ema, self._time = (np.concatenate((a, more)) for a in (self._loss, self._ema, self._time))
-        for arm, table in self._arms.items():
-            self._arms[arm] = np.pad(table, ((0, 0), (0, room // BLOCK + 1 - table.shape[1])))

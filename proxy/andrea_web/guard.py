@@ -26,6 +26,7 @@ COOKIE_SECONDS = 30 * 86400
 OPEN = ("/healthz",)
 SAFE = ("GET", "HEAD")
 _HOST = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:[0-9]{1,5})?", re.ASCII | re.IGNORECASE)
+_LENGTH = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -119,7 +120,7 @@ def _strange(method: str, headers: Headers) -> Response | None:
 async def _body(headers: Headers, receive: Receive) -> bytes | None:
     """The whole body; None for one that is too large."""
     length = headers.get("content-length", "0")
-    if not length.isdigit() or int(length) > MOST_BYTES:
+    if not _LENGTH.fullmatch(length) or int(length) > MOST_BYTES:
         return None
     body, more = b"", True
     while more:

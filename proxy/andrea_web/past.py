@@ -6,13 +6,12 @@ history costs one reading. Reads only. Standard library and `andrea_rundir.event
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import deque
 from pathlib import Path
-from typing import Any
 
-from andrea_rundir.events import Event, segments
+from andrea_rundir.events import Event, parse, segments
+from andrea_rundir.shapes import is_whole
 
 SHOWN = 200
 """Events kept for the list."""
@@ -71,18 +70,18 @@ class Past:
 
     def _take(self, line: bytes) -> None:
         try:
-            event: dict[str, Any] = json.loads(line)
+            event = parse(line)
             kind, step = event["event"], event.get("step")
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except ValueError:
             return
+        if kind in ("probe", "audit") and isinstance(step, int) and is_whole(event):
+            (self.probes if kind == "probe" else self.audits)[step] = event
         if kind == "audit":
             event.pop("samples", None)
         if kind == "start":
             event = {name: event.get(name) for name in ("event", "time", "step", "attempt", "device", "andrea", "card")}
             self.starts.append(event)
             self.warnings.clear()
-        if isinstance(step, int) and kind in ("probe", "audit"):
-            (self.probes if kind == "probe" else self.audits)[step] = event
         if kind == "warning":
             self.warnings.append(event)
         if kind == "fallback":

@@ -14,8 +14,8 @@ from harness.commands import Andrea, Tell
 
 
 def step(number: int, loss: float | None = 2.0) -> dict[str, Any]:
-    names = ("arms", "lr", "grad_norm", "tokens", "seconds", "policy", "flags")
-    return {"event": "step", "time": float(number), "step": number, "loss": loss, **dict.fromkeys(names)}
+    figures = {"arms": {}, "lr": 1e-3, "grad_norm": 1.0, "tokens": 1, "seconds": 0.1, "policy": "0-a", "flags": []}
+    return {"event": "step", "time": float(number), "step": number, "loss": loss, **figures}
 
 
 START = {"event": "start", "step": 0}

@@ -121,12 +121,16 @@ def test_an_event_that_cannot_be_read_is_said_and_passed_over(run: RunDir, caplo
 
 
 def test_events_of_another_form_are_said_and_passed_over(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    kinds = ("start", "step", "fallback", "audit")
     with segments(run.events)[-1].open("ab") as file:
-        for kind in ("start", "step", "fallback", "audit"):
+        for kind in kinds:
             file.write(b'{"event":"%s","time":"now","step":"x"}\n' % kind.encode())
+        for kind in kinds[1:]:
+            file.write(b'{"event":"%s","time":"now","step":%d}\n' % (kind.encode(), STEPS + 1))
     good = entries(run)
     look(run)
-    assert caplog.text.count("cannot be used") == 3 and entries(run) == good and is_folded_right(run)
+    assert caplog.text.count("cannot be read") == 4 and caplog.text.count("cannot be used") == 3
+    assert entries(run) == good and is_folded_right(run)
 
 
 def test_a_step_that_came_out_differently_supersedes_and_is_not_folded(

@@ -108,7 +108,9 @@ def test_the_digest_tells_which_history_it_is(past: Past, tmp_path: Path) -> Non
     seen: dict[int, int] = {}
     for event in made:
         seen[event["step"]] = seen.get(event["step"], 0) + 1
-        loss.append([{"step": event["step"], "attempt": seen[event["step"]], "time": event["time"]}])
+        figures = {"loss": 1.0, "arms": {}, "lr": 1.0, "grad_norm": 1.0, "tokens": 1, "policy": "0-a", "flags": []}
+        whole = {**figures, "seconds": 1.0, "time": event["time"]}
+        loss.append([{"step": event["step"], "attempt": seen[event["step"]], "ema": 1.0, **whole}])
     loss.close()
     for history, count in ((mine, 20), (theirs, 30)):
         (tmp_path / "other.json").write_bytes(lossfile.excerpt(loss.path, history.has_entry))
