@@ -236,7 +236,7 @@ class Loop:
             self.publisher.save("stop", self.feed)
             saved = self.publisher.collect()
         self.publisher.left()
-        published, unsaved = self.publisher.published, self.publisher.pending
+        published, unsaved = max(0, self.publisher.published), self.publisher.pending
         if unsaved:
             reason, detail = "unsaved", saved.error if saved is not None else "no save was made"
             lost = f"steps {published + 1} to {self.state.step} are lost: {detail}"

@@ -8,7 +8,6 @@ prunes what retention allows.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import time
 from collections.abc import Callable, Collection
@@ -121,7 +120,7 @@ class Saver:
         digest, sound = self._beside.submit(self._digest), self._beside.submit(self._refuse_unsound)
         try:
             if not self._events.sync():
-                raise OSError(errno.ENOSPC, self._events.trouble or "events cannot be written")
+                raise OSError(self._events.trouble or "events cannot be written")
             hexdigest = self._publish(job, digest, sound)
         except NotFinite as error:
             return Saved(job, None, str(error), not_finite=True)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
-from faults.pair import PATIENT, end, finish, is_twin, recorded
+from faults.pair import LAST, PATIENT, end, finish, is_twin, recorded
 from faults.table import DESCRIPTORS
 from harness import start, start_proxy, until
 
@@ -36,4 +37,16 @@ def test_few_descriptors(who: str, most: int, make: Make, whole: RunDir) -> None
                 assert process.process.poll() is not None or process.stop() == 0, process.said()
     if recorded(run) == 0:
         finish(run)
+    is_twin(run, whole)
+
+
+def test_a_trainer_that_is_short_of_descriptors_later_on_says_what_is_lost(make: Make, whole: RunDir) -> None:
+    """With ten it begins and cannot save."""
+    run = make("later", PATIENT)
+    with start_proxy(run) as proxy, start(run, under=["prlimit", "--nofile=10"]) as trainer:
+        assert trainer.wait(300) == 1, trainer.said()
+        assert proxy.stop() == 0, proxy.said()
+    assert f"steps 1 to {LAST} are lost" in trainer.said() and "Traceback" not in trainer.said()
+    assert list(read(run.events))[-1] | {"time": ""} == {"event": "stop", "time": "", "step": 0, "reason": "unsaved"}
+    finish(run)
     is_twin(run, whole)
