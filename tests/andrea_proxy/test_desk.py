@@ -77,6 +77,19 @@ def test_damage_in_the_middle_is_mended_too(run: RunDir, caplog: pytest.LogCaptu
     assert "torn" in caplog.text and run.loss.with_name(".loss.json.torn").exists()
 
 
+def test_an_entry_that_rotted_where_the_state_vouched_for_it_is_found(
+    run: RunDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It begins and ends as an entry does: only who reads it, or its digest, sees it."""
+    good = run.loss.read_bytes().rstrip()
+    spoilt = good.replace(b'"lr":', b'"lr"!', 10).replace(b'"lr"!', b'"lr":', 9)
+    assert spoilt != good
+    run.loss.write_bytes(spoilt)
+    look(run)
+    assert run.loss.read_bytes().rstrip() == good and is_folded_right(run)
+    assert "torn" in caplog.text
+
+
 def test_a_loss_file_that_is_gone_is_made_anew(run: RunDir) -> None:
     good = run.loss.read_bytes()
     run.loss.unlink()
