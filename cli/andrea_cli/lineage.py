@@ -42,10 +42,10 @@ _SHAPE = {"step": shapes.is_step, "digest": shapes.is_text, "id": shapes.is_text
 
 
 def _check(content: dict[str, Any] | None) -> None:
-    """ValueError unless it, and every earlier one in it, has fields of the right types."""
+    """ValueError unless it, and every earlier one in it, says how it was made and has fields of the right types."""
     while content is not None:
-        if not isinstance(content, dict):
-            raise ValueError("a lineage that is no object")
+        if not isinstance(content, dict) or not {"made_by", "step"} <= content.keys():
+            raise ValueError("a lineage without its fields")
         for name, test in _SHAPE.items():
             if name in content and not test(content[name]):
                 raise ValueError(f"its {name} cannot be used")

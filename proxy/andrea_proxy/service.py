@@ -1,7 +1,7 @@
 """The process around the desk: one per run, heard and seen by the service manager, ended by SIGTERM with all flushed.
 
 Promises that a second proxy changes nothing, that it starts before, after or without the trainer, and that a full
-disk makes it wait and say so. Writes no file itself.
+disk, or a run that was moved away, makes it wait and say so. Writes no file itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from andrea_proxy.desk import Desk
 from andrea_proxy.watch import Watch
 from andrea_rundir import config, seed
-from andrea_rundir.faults import EXIT_OK
+from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.lock import demand_standing
 from andrea_rundir.names import RunDir
 from andrea_service import journal
@@ -72,6 +72,7 @@ class _Service:
                     self._signals.stop_wanted.wait(TROUBLE_SECONDS)
                 else:
                     watch.wait(self._stopping)
+        demand_standing()  # else what is written now would lie in somebody else's run
         try:
             desk.close()
         except OSError as error:  # nothing is lost: the events have it all
@@ -80,16 +81,17 @@ class _Service:
         return anew
 
     def _turn(self, desk: Desk) -> bool:
-        """One turn; whether the disk refused something. Refused when the run is no longer where it was."""
-        demand_standing()
+        """One turn; whether the disk refused something, or the run is no longer where it was: it may come back."""
         try:
+            demand_standing()
             desk.turn(self._alive)
-        except OSError as error:
-            what = f"waits: {error.strerror}: {error.filename or self._run.root}"
-            desk.say_once("disk", what)
+        except (OSError, Refused) as error:
+            why = error.what if isinstance(error, Refused) else error.strerror
+            what = f"waits: {why}: {getattr(error, 'filename', None) or self._run.root}"
+            desk.say_once("trouble", what)
             self._status(what)
             return True
-        desk.say_once("disk", "")
+        desk.say_once("trouble", "")
         self._status(desk.line)
         return False
 

@@ -195,8 +195,8 @@ def _object(body: bytes, kind: str) -> dict[str, Any]:
         raise Usage("an action is asked for in JSON", found=kind[:100], expected="Content-Type: application/json")
     try:
         found = jsontext.loads(body)
-    except ValueError:
-        found = None
+    except ValueError as error:
+        raise Usage("the request is no JSON", found=str(error), expected="a JSON object") from None
     if not isinstance(found, dict):
         raise Usage("the request is no JSON object", expected="a JSON object")
     return found

@@ -123,7 +123,7 @@ def test_a_pivot_is_judged_and_asked_for(client: Client, mine: RunDir) -> None:
         ({"caps": {"prose": 0.1, "sums": 0.1}}, 409, "sum to less than 1"),
         ({"floors": {"prose": 0.9}, "caps": {"prose": 0.5}}, 409, "above its cap"),
         ({"caps": {"nobody": 0.5}}, 400, "no arm"),
-        ({"caps": {"prose": float("nan")}}, 400, "no number"),
+        ({"caps": {"prose": float("nan")}}, 400, "the request is no JSON"),
         ({"caps": {"prose": 1.5}}, 400, "out of range"),
         ({"caps": {"prose": "0.5"}}, 400, "no number"),
         ({"caps": [1]}, 400, "no object"),

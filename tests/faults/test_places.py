@@ -32,7 +32,7 @@ def root() -> None:
 
 
 @pytest.mark.parametrize("fate", ["removed", "moved"] if os.environ.get("FAULTS") == "all" else ["removed"])
-def test_a_run_that_is_gone_ends_both(fate: str, tmp_path: Path, sources: dict[str, Path]) -> None:
+def test_a_run_that_is_gone_ends_the_trainer_and_lets_the_proxy_wait(fate: str, tmp_path: Path, sources: dict[str, Path]) -> None:
     run = make_run(tmp_path / "run", changes={**PATIENT, "optimizer": {"max_steps": 1_000_000}}, arms=sources)
     away = tmp_path / "away"
     with start_proxy(run) as proxy, start(run) as trainer:
@@ -40,9 +40,11 @@ def test_a_run_that_is_gone_ends_both(fate: str, tmp_path: Path, sources: dict[s
         run.root.rename(away)
         if fate == "removed":
             shutil.rmtree(away)
-        for process in (trainer, proxy):
-            assert process.wait() == 1, process.said()
-            assert "the run is no longer where it was" in process.said() and "Traceback" not in process.said()
+        assert trainer.wait() == 1, trainer.said()
+        until("the proxy says so", lambda: "waits: the run is no longer where it was" in proxy.said())
+        assert proxy.stop() == 1, proxy.said()
+    for process in (trainer, proxy):
+        assert "the run is no longer where it was" in process.said() and "Traceback" not in process.said()
     left = {"run.log", "run.proxy.log"} | ({"away"} if fate == "moved" else set())
     assert {path.name for path in tmp_path.iterdir()} == left
 

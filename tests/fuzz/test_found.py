@@ -136,7 +136,7 @@ def test_a_shard_outside_of_its_folder_is_not_opened(run: RunDir) -> None:
         shards.open_shard(run.data, "../../outside", arm="x")
 
 
-@pytest.mark.parametrize("more", (b'"step":0,"digest":{}', b'"step":-1', b'"step":0,"digest":"a","earlier":[]'))
+@pytest.mark.parametrize("more", (b'"step":0,"digest":{}', b'"step":-1', b'"digest":"a"', b'"step":0,"earlier":[]'))
 def test_a_lineage_of_other_types_is_told_in_words(run: RunDir, more: bytes) -> None:
-    with hurt(run.lineage, b'{"schema":1,' + more + b"}"), pytest.raises(BadConfig):
+    with hurt(run.lineage, b'{"schema":1,"made_by":"fork",' + more + b"}"), pytest.raises(BadConfig):
         lineage.read(run)
