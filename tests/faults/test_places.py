@@ -32,7 +32,9 @@ def root() -> None:
 
 
 @pytest.mark.parametrize("fate", ["removed", "moved"] if os.environ.get("FAULTS") == "all" else ["removed"])
-def test_a_run_that_is_gone_ends_the_trainer_and_lets_the_proxy_wait(fate: str, tmp_path: Path, sources: dict[str, Path]) -> None:
+def test_a_run_that_is_gone_ends_the_trainer_and_lets_the_proxy_wait(
+    fate: str, tmp_path: Path, sources: dict[str, Path]
+) -> None:
     run = make_run(tmp_path / "run", changes={**PATIENT, "optimizer": {"max_steps": 1_000_000}}, arms=sources)
     away = tmp_path / "away"
     with start_proxy(run) as proxy, start(run) as trainer:
