@@ -5,7 +5,7 @@ READY  := .venv/.ready
 RUN    ?= runs/demo
 BLOCKED := env --block-signal=USR1 --block-signal=TERM
 
-.PHONY: help demo test crash faults storm fuzz check bench bench-curriculum bench-real gpu-check clean
+.PHONY: help demo test crash faults storm soak fuzz check bench bench-curriculum bench-real gpu-check clean
 
 help:
 	@echo "make demo       train a small model on real text, here and now (under 10 minutes on 2 cores)"
@@ -13,7 +13,8 @@ help:
 	@echo "make crash      every state that a power cut can leave (all cores; needs strace)"
 	@echo "make faults     every call of trainer and proxy refused once, and the other faults of the table (20 minutes; needs strace, root)"
 	@echo "make storm      300 kills of trainer and proxy over one run, which ends as a quiet one (10 minutes)"
-	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time"
+	@echo "make soak       100,000 steps with pivots, forks, restarts and kills: memory, descriptors, history (5 minutes)"
+	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time (20 minutes or more)"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      one table of speed, side by side (half an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
@@ -64,6 +65,9 @@ faults: $(READY)
 
 storm: $(READY)
 	cd tests && ../$(BIN)/python -m faults.storm
+
+soak: $(READY)
+	cd tests && ../$(BIN)/python -m faults.soak
 
 # Hurt files for every reader, many and fresh; `make test` has a few, the same each time.
 fuzz: $(READY)

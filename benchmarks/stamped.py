@@ -56,7 +56,7 @@ def make(folder: Path, preset: str, *, steps: int, changes: Mapping[str, Mapping
     tables: dict[str, dict[str, Any]] = {
         "run": {"id": "0" * 32, "device": "cpu", "precision": "fp32", "plan_wait": 0.0},
         "model": {"preset": preset},
-        "optimizer": {"max_steps": steps, "warmup_steps": 10},
+        "optimizer": {"max_steps": steps, "warmup_steps": min(10, steps)},
     }
     settings = config.build(
         {name: {**tables.get(name, {}), **changes.get(name, {})} for name in {*tables, *changes}}, ""

@@ -29,8 +29,8 @@ Event = dict[str, Any]
 
 _SEGMENT = re.compile(r"(\d{6,})\.jsonl", re.ASCII)
 _STEP = b'{"event":"step",'
-_PIECE = 1 << 20
-_MOST = 4 << 20
+_PIECE = 256 << 10
+_MOST = 512 << 10
 """Bytes of events that a tail gives at once: with a history of millions, memory is bounded by this."""
 
 
@@ -261,7 +261,7 @@ class Tail:
     def poll(self) -> list[Event]:
         """The complete events that came since the last call; OSError when they cannot be read, which loses none.
 
-        A few MiB of them at most: who has much to catch up with calls again until there are none. The `line` of an
+        Half a MiB of them at most: who has much to catch up with calls again until there are none. The `line` of an
         unreadable one is counted from where this tail began in the segment.
         """
         events: list[Event] = []
@@ -289,7 +289,7 @@ class Tail:
                 break
 
     def _grown(self, path: Path) -> list[bytes]:
-        """The complete lines of about the next MiB of a segment; none at its end."""
+        """The complete lines of about the next quarter of a MiB of a segment; none at its end."""
         with path.open("rb") as file:
             file.seek(self._offset)
             data = file.read(_PIECE)

@@ -92,7 +92,8 @@ class LossFile:
     def __init__(self, path: Path, *, trusted: int = 0) -> None:
         """Opens the file, or makes it. What follows the last whole entry is cut off; `torn` says so.
 
-        The first `trusted` bytes were whole and durable once: their lines are looked at, not parsed. OSError.
+        The first `trusted` bytes were whole and durable once: their lines are counted, not parsed, and whoever trusts
+        them compares `mark`. OSError.
         """
         self.path = path
         self.torn: str | None = None
@@ -236,11 +237,12 @@ class LossFile:
         """Note the entry in a line; what is wrong with it, or nothing. `comma`: whether an entry may follow."""
         line = raw.rstrip(b",\n")
         number = f"entry {self.entries + 1}"
-        whole = line.startswith(_HEAD) and line.endswith(b"}") and raw in (line + b"\n", line + _COMMA)
-        if not (whole and comma) or b" " in line or b"\0" in line:  # a lost page reads as spaces or zeros
+        if not (comma and line.startswith(_HEAD) and line.endswith(b"}")):
             return f"{number} is not whole"
         try:
-            if anew:
+            if anew:  # else the digest of all of them tells whoever vouched for them
+                if raw not in (line + b"\n", line + _COMMA) or b" " in line or b"\0" in line:
+                    return f"{number} is not whole"  # a lost page reads as spaces or zeros
                 parse(line)
             step, attempt = line[len(_HEAD) :].split(b",", 2)[:2]
             self._note(line, offset, int(step), int(attempt.removeprefix(b'"attempt":')))

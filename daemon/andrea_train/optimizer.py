@@ -16,6 +16,9 @@ from andrea_rundir.config import OptimizerConfig
 from andrea_rundir.layout import Shape
 from andrea_train.state import State
 
+ROW = 1024
+"""Values that are summed at once."""
+
 
 @dataclass(frozen=True)
 class Update:
@@ -23,6 +26,13 @@ class Update:
 
     norm: Tensor
     skipped: Tensor
+
+
+def length(vector: Tensor) -> Tensor:
+    """The Euclidean norm `[]` of a vector `[n]`, by rows: on a CPU one float32 sum over 1e8 values is 1 % too small."""
+    whole = vector.numel() // ROW * ROW
+    rows = torch.linalg.vector_norm(vector[:whole].view(-1, ROW), dim=1)
+    return torch.linalg.vector_norm(torch.cat((rows, vector[whole:])))
 
 
 class AdamW:
@@ -45,7 +55,7 @@ class AdamW:
         The state's step counts up whether the update was skipped or not: it is Adam's bias-correction count.
         """
         state, config = self._state, self._config
-        norm = torch.linalg.vector_norm(self.gradient) / scale
+        norm = length(self.gradient) / scale
         skipped = (~(torch.isfinite(norm) & torch.isfinite(losses).all())).float()
         if refuse:
             skipped = torch.ones_like(skipped)

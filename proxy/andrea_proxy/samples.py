@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from andrea_rundir import digests, sidecars
-from andrea_rundir.events import read_back
+from andrea_rundir.events import decode, is_step, lines_back
 from andrea_rundir.names import RunDir, checkpoint_name, checkpoint_step
 from andrea_rundir.plan import policy_start
 from andrea_rundir.shapes import is_whole
@@ -54,14 +54,14 @@ def collect(run: RunDir, policy: str, until: int | None = None) -> dict[int, Eve
     """The audits of a policy that are to be shown, by step, up to step `until`: from the events, newest first."""
     found: dict[int, Event] = {}
     wanted = {step for step in _kept(run) if _belongs(step, policy)}
-    for event in read_back(run.events):
-        step = event.get("step")
-        if not isinstance(step, int):
+    for line in lines_back(run.events):
+        # Steps are nearly all of a history and none of them is an audit: decoding them is what a start would wait for.
+        if is_step(line) or (event := decode(line)) is None or not isinstance(step := event.get("step"), int):
             continue
-        if event.get("event") == "step" and step <= policy_start(policy):
+        if event["event"] == "checkpoint" and step <= policy_start(policy):
             break
         if (
-            event.get("event") == "audit"
+            event["event"] == "audit"
             and is_whole(event)
             and _belongs(step, policy)
             and (until is None or step <= until)
