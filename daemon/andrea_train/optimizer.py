@@ -32,7 +32,8 @@ def length(vector: Tensor) -> Tensor:
     """The Euclidean norm `[]` of a vector `[n]`, by rows: on a CPU one float32 sum over 1e8 values is 1 % too small."""
     whole = vector.numel() // ROW * ROW
     rows = torch.linalg.vector_norm(vector[:whole].view(-1, ROW), dim=1)
-    return torch.linalg.vector_norm(torch.cat((rows, vector[whole:])))
+    norm: Tensor = torch.linalg.vector_norm(torch.cat((rows, vector[whole:])))
+    return norm
 
 
 class AdamW:
