@@ -83,7 +83,7 @@ def test_a_short_history_is_drawn_step_by_step(made_up: RunDir, tell: Tell) -> N
     for name in ("step_000005.bin", "kept/step_000004.bin", "archive/step_000004/step_000004.bin"):
         (made_up.root / name).parent.mkdir(parents=True, exist_ok=True)
         (made_up.root / name).write_bytes(b"x")
-    made_up.lineage.write_text(json.dumps({"schema": 1, "step": 2, "digest": "ab"}))
+    made_up.lineage.write_text(json.dumps({"schema": 1, "made_by": "init --from", "step": 2, "digest": "ab"}))
     picture = gather(made_up)
     assert picture.steps.tolist() == list(range(1, 9))
     assert picture.loss[0].tolist() == picture.loss[1].tolist() == [3.0] * 6 + [2.0] * 2

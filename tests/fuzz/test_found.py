@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from pathlib import Path
@@ -20,6 +19,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
 from andrea_web.curves import Curves
 from andrea_web.guard import _body
+from fuzz import loops
 from fuzz.hurting import bounded, hurt
 from fuzz.mutations import DEEP
 
@@ -100,7 +100,7 @@ def test_a_length_that_is_none_is_too_much(length: str) -> None:
     async def nothing() -> dict[str, object]:
         return {"type": "http.disconnect"}
 
-    found = asyncio.run(_body(Headers({"content-length": length}), nothing))  # type: ignore[arg-type]
+    found = loops.run(_body(Headers({"content-length": length}), nothing))  # type: ignore[arg-type]
     assert found is None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from andrea_rundir.names import RunDir
 from andrea_web import app, guard
 from andrea_web.watcher import Watcher
+from fuzz import loops
 from fuzz.effort import examples
 from fuzz.hurting import bounded, hurt
 from fuzz.mutations import ODD, RAW, mutated
@@ -92,7 +92,7 @@ def ask(
     async def main() -> None:
         await app.make(Watcher(run), TOKEN)(scope, receive, send)  # type: ignore[arg-type]
 
-    asyncio.run(main())
+    loops.run(main())
     assert answers and answers[-1]["type"] == "http.response.body"
     return int(answers[0]["status"])
 
