@@ -40,7 +40,7 @@ def run(args: Namespace) -> int:
     path = directory.root / str(event["file"])
     if args.keep:
         path = link(directory, event["step"])
-    found = {"step": event["step"], "path": str(path), "digest": event.get("digest"), "kept": args.keep}
+    found = {"step": event["step"], "path": str(path), "digest": event["digest"], "kept": args.keep}
     output.show(args, found, [str(path), f"sha256 {event['digest']}"])
     return EXIT_OK
 

@@ -17,6 +17,7 @@ from andrea_rundir.names import RunDir
 from crash.devices import Device
 from faults.pair import CADENCE, HALFWAY, PATIENT, end, finish, is_twin
 from harness import Trainer, make_run, start, start_proxy, until, wait_checkpoint
+from harness.demands import demand, no_root
 
 Make = Callable[..., RunDir]
 
@@ -26,9 +27,7 @@ UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
 
 @pytest.fixture(autouse=True)
 def root() -> None:
-    if os.geteuid() != 0:
-        assert "CI" not in os.environ, "what becomes of a run's place was not tested: no root"
-        pytest.skip("mounting and giving up rights needs root")
+    demand("what becomes of a run's place", no_root())
 
 
 @pytest.mark.parametrize("fate", ["removed", "moved"] if os.environ.get("FAULTS") == "all" else ["removed"])

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_cli import sandbox
+from harness.demands import no_root
 from harness.waiting import until
 
 TESTS = Path(__file__).parents[1]
@@ -41,9 +42,7 @@ NO_QUESTIONS = ("systemd.firstboot=off", "systemd.mask=systemd-firstboot.service
 
 def missing() -> str | None:
     """What this host lacks for it; None if nothing."""
-    if os.geteuid() != 0:
-        return "root"
-    return None if shutil.which("systemd-nspawn") else "systemd-nspawn"
+    return no_root() or (None if shutil.which("systemd-nspawn") else "systemd-nspawn")
 
 
 class Machine:
