@@ -37,6 +37,13 @@ def leave_aborts() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGABRT})
 
 
+def ignore_stops() -> None:
+    """The last act of a process: it has ended well, and while the interpreter is taken down, which gives every handler
+    back to the system, a stop that comes late would still kill it, and tell whoever waits for it of a failure."""
+    for number in _STOPS:
+        signal.signal(number, signal.SIG_IGN)
+
+
 class Signals:
     """The wishes of the outside. `stop_reason` is "sigterm" or "sigint", whichever came first."""
 

@@ -24,7 +24,9 @@ def main() -> int:
 
     # Not the stacks of all threads: one that runs while its frames are read ends the process by SIGSEGV, with no stack.
     faulthandler.enable(all_threads=False)
-    return boundary(_main, "andrea-proxy")
+    code = boundary(_main, "andrea-proxy")
+    wishes.ignore_stops()
+    return code
 
 
 def _main() -> int:

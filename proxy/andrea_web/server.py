@@ -6,6 +6,7 @@ crashed is started again on the same sockets. Writes `page.json` through `door`.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import threading
@@ -24,8 +25,21 @@ from andrea_web.watcher import Watcher
 AGAIN_SECONDS = 5.0
 """Between a crash and the next try."""
 FAREWELL_SECONDS = 3.0
+LAST_SECONDS = 0.3
+"""Within which who was accepted just before an end sends the request: it is on its way."""
 CONNECTIONS = 200
 """At the same time; more are answered 503."""
+
+
+class _Server(uvicorn.Server):
+    """One that answers whom it has accepted: uvicorn hangs up on a connection whose request it has not read yet."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nobody more, and leave those who are there the time to ask."""
+        for server in self.servers:
+            server.close()
+        await asyncio.sleep(LAST_SECONDS)
+        await super().shutdown(sockets)
 
 
 class Page:
@@ -77,7 +91,7 @@ class Page:
         leave_aborts()
         while not self._over.is_set():
             try:
-                self._server = uvicorn.Server(_config(self._app))
+                self._server = _Server(_config(self._app))
                 self._server.run(sockets=[listener.dup() for listener in self._sockets])
             except BaseException as error:  # uvicorn ends by SystemExit where it cannot start
                 self._say(f"the page broke down and is started again: {error!r}", logging.WARNING)

@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,24 @@ def test_term_before_the_first_step_is_a_clean_end(make: Make, delay: float) -> 
         time.sleep(delay)
         trainer.signal(signal.SIGTERM)
         assert trainer.wait() == 0, trainer.said()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_while_the_interpreter_is_taken_down_changes_nothing(number: signal.Signals) -> None:
+    """All is saved and said by then; the system would kill the process, for its handlers are gone."""
+    code = f"""
+import os, sys
+from andrea_service import signals
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), {int(number)})
+late = Late()
+signals.Signals().install()
+signals.ignore_stops()
+"""
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    early = code.replace("signals.ignore_stops()", "")
+    assert subprocess.run([sys.executable, "-c", early], timeout=60).returncode == -number, "nothing was tested"
 
 
 def test_a_hundred_usr1_in_a_row_are_one_wish(make: Make) -> None:

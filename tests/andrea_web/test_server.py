@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from andrea_rundir.events import EventLog
 from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
 from andrea_service import identity
-from andrea_web import app
+from andrea_web import app, server
 from andrea_web.server import Page
 from andrea_web.watcher import Watcher
 from harness import start_proxy, until
@@ -129,6 +130,24 @@ def test_catching_up_with_4000_steps_and_a_page_that_is_watched_needs_little_mem
         assert "torch" not in Path(f"/proc/{proxy.pid}/maps").read_text()
         assert proxy.stop() == 0, proxy.said()
     assert int(peak.split()[1]) < 100_000, peak
+
+
+def test_who_was_accepted_before_an_end_is_answered(trained: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request can be on its way while the proxy is restarted: whoever got a connection gets an answer."""
+    monkeypatch.setattr(server, "LAST_SECONDS", 10.0)
+    monkeypatch.setattr(server, "FAREWELL_SECONDS", 60.0)
+    with Page(trained, 0) as page:
+        client = Client(trained)
+        assert client.ask("/healthz").status == 200
+        host, _, port = str(client.door.address).rpartition(":")
+        with socket.create_connection((host, int(port)), timeout=60) as early:
+            time.sleep(0.5)  # it is accepted
+            ending = threading.Thread(target=page.__exit__, args=(None, None, None))
+            ending.start()
+            time.sleep(1)  # the end has begun
+            early.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert early.recv(4096).startswith(b"HTTP/1.1 200")
+        ending.join()
 
 
 def test_it_imports_nothing_of_the_trainer() -> None:
