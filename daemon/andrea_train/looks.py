@@ -20,7 +20,6 @@ from andrea_train.guard import Guard
 from andrea_train.larder import Diet
 from andrea_train.outside import Outside
 from andrea_train.probe import Probe
-from andrea_train.state import Staging
 
 
 @dataclass(frozen=True)
@@ -45,32 +44,31 @@ class Looks:
         diet: Diet,
     ) -> None:
         self._config, self._guard, self._outside, self._make = config, guard, outside, make
-        self._audit, self._probe = self._begun = make(diet)
+        self._audit, self._probe = make(diet)
         self._unsigned: tuple[int, Audit, dict[str, Any]] | None = None
 
     def adopt(self, diet: Diet) -> None:
         """Look at the arms of another policy from now on."""
         self._audit, self._probe = self._make(diet)
 
-    def pay(self, owed: Owed, staging: Staging) -> None:
-        """Look as the process before should have, at the checkpoint that still lies in staging."""
+    def pay(self, owed: Owed, weights: Tensor) -> None:
+        """Look at `weights`, float32 `[n_params]`, as the process before should have."""
         if not (owed.audit or owed.probe) or self._outside.stopping():
             return
-        audit, probe = self._begun
-        weights = staging.weights()
+        self._outside.notifier.status(f"looks at step {owed.step}, as the process before should have")
         if owed.probe:
-            self.measure(weights, owed.step, probe)
+            self.measure(weights, owed.step)
         if owed.audit:
-            self.sample(weights, owed.step, audit)
+            self.sample(weights, owed.step)
             self.sign(owed.step, owed.digest)
 
-    def measure(self, weights: Tensor, step: int, probe: Probe | None = None) -> None:
+    def measure(self, weights: Tensor, step: int) -> None:
         """Held-out bits a byte of `weights`, float32 `[n_params]`, after `step` steps."""
-        began, probe = time.monotonic(), probe or self._probe
-        bits = probe.measure(weights, self._config.shape, self._outside.stopping)
+        began = time.monotonic()
+        bits = self._probe.measure(weights, self._config.shape, self._outside.stopping)
         if bits is None:
             return
-        mean = probe.mean(bits) if np.isfinite(list(bits.values())).all() else None
+        mean = self._probe.mean(bits) if np.isfinite(list(bits.values())).all() else None
         self._outside.events.append(
             "probe",
             step=step,
@@ -79,13 +77,12 @@ class Looks:
             seconds=time.monotonic() - began,
         )
         if mean is not None:
-            if probe is self._probe:  # else the policy it belongs to has ended since
-                self._guard.probe(step, mean)
+            self._guard.probe(step, mean)
             self._outside.console.say(f"step {step}: {mean:.3f} bits a byte on held-out text")
 
-    def sample(self, weights: Tensor, step: int, audit: Audit | None = None) -> None:
+    def sample(self, weights: Tensor, step: int) -> None:
         """Six texts written by `weights` and a judgement of them, kept until `sign`."""
-        began, audit = time.monotonic(), audit or self._audit
+        began, audit = time.monotonic(), self._audit
         found = audit.run(weights, self._config.shape, step, self._outside.stopping)
         if found is not None:
             self._unsigned = (step, audit, {**found, "seconds": time.monotonic() - began})

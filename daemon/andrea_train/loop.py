@@ -1,8 +1,8 @@
 """The training loop: one step after another, and at each step edge whatever the outside wished for meanwhile.
 
 Promises that a step is a function of the files alone, that a wish to stop is heard in everything that can last, and
-that saving comes before looking: an audit or a probe broken off is owed, not lost; and that a run that was removed or
-moved meanwhile ends it. Writes `events/` (what happened).
+that saving comes before looking: an audit or a probe broken off is owed, and no step is taken before it is paid (ADR
+10); and that a run that was removed or moved meanwhile ends it. Writes `events/` (what happened).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from andrea_train.looks import Looks, Owed
 from andrea_train.outside import Outside
 from andrea_train.publisher import Publisher
 from andrea_train.schedule import learning_rate
-from andrea_train.state import Staging, State
+from andrea_train.state import State
 from andrea_train.stepper import Stepper, Taken
 
 PAUSE_SECONDS = 0.5
@@ -49,7 +49,6 @@ class Loop:
 
     config: RunConfig
     state: State
-    staging: Staging
     stepper: Stepper
     publisher: Publisher
     guard: Guard
@@ -62,12 +61,24 @@ class Loop:
     def __post_init__(self) -> None:
         self._regressed, self._paused = False, False
 
-    def run(self, last: int, reason: str, owed: Owed) -> int:
+    def begin(self, owed: Owed) -> None:
+        """Publish `step_000000.bin` of a new run; look as the process before should have: all before the first step.
+
+        A start may last as long as it moves.
+        """
+        take_aborts()
+        with Extender(self.outside.notifier, lambda: self.outside.heartbeat.beats):
+            if self.publisher.published < 0:
+                self.outside.notifier.status("saves, measures and samples the untrained model")
+                self._checkpoint("initial")
+            else:
+                self.looks.pay(owed, self.state.w)
+
+    def run(self, last: int, reason: str) -> int:
         """Train until `last` steps are done, a stop is wished for or the data is exhausted; the exit code.
 
         Raises Halt when the run should not go on.
         """
-        take_aborts()
         ready = False
         while not self.outside.stopping() and self.state.step < last:
             if not ready and self.config.run.compile:  # nothing moves on meanwhile, and it takes minutes
@@ -85,11 +96,9 @@ class Loop:
             if not ready:
                 ready = True
                 self.outside.notifier.ready(self.outside.console.line)
-                self.looks.pay(owed, self.staging)
             self._edge(last)
         if not ready:
             self.outside.notifier.ready("nothing left to train")
-            self.looks.pay(owed, self.staging)
         return self._finish(reason)
 
     def announce(self, plan: RoundPlan, why: str) -> None:
@@ -119,12 +128,6 @@ class Loop:
         step, policy = self.state.step, diet.regime.id
         text = f"step {step + 1} is the first of policy {policy}"
         self.outside.log.info(text, extra={"event": "pivot", "step": step, "policy": policy})
-
-    def first_checkpoint(self) -> None:
-        """Publish `step_000000.bin`, measure and audit the untrained model: a start may last as long as it moves."""
-        self.outside.notifier.status("saves, measures and samples the untrained model")
-        with Extender(self.outside.notifier, lambda: self.outside.heartbeat.beats):
-            self._checkpoint("initial")
 
     # One step.
 

@@ -97,9 +97,8 @@ def _train(
     gc.freeze()
     gc.disable()  # a full collection stalls the loop for half a second, and nothing here makes cycles
     try:
-        if loop.publisher.published < 0:
-            loop.first_checkpoint()
-        return loop.run(last, "finished" if last == total else "until-step", owed)
+        loop.begin(owed)
+        return loop.run(last, "finished" if last == total else "until-step")
     finally:
         loop.publisher.close()
 
@@ -139,7 +138,6 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
     loop = Loop(
         config=settings,
         state=state,
-        staging=staging,
         stepper=Stepper(
             device,
             settings.run.precision,

@@ -8,7 +8,6 @@ writes no file.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
 from andrea_rundir.checkpoint import HEADER, file_size
 from andrea_rundir.layout import Shape
@@ -79,7 +78,3 @@ class Staging:
         state.step = HEADER.unpack_from(self._map, 0)[0]
         for mine, theirs in zip((self.w, self.m, self.v), (state.w, state.m, state.v), strict=True):
             theirs.copy_(mine)
-
-    def weights(self) -> Tensor:
-        """The weights held here, float32 `[n_params]`: what a look owed since the last start is taken at."""
-        return self.w.to(self._device, copy=True)

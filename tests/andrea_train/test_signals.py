@@ -193,6 +193,8 @@ def test_term_during_sampling_breaks_it_off_and_it_is_made_up_for(make: Make) ->
     with start(run, hurt=[{"at": "andrea_train.sampler:extend", "call": 30, "do": "TERM"}]) as trainer:
         assert ended_cleanly(trainer) == 10
     assert [e["step"] for e in read(run.events) if e["event"] == "audit"] == [0]
+    with start(run, hurt=[{"at": "andrea_train.sampler:extend", "call": 10, "do": "TERM"}]) as trainer:
+        assert ended_cleanly(trainer) == 10  # no step while a look is owed: it would never be taken
     with start(run) as trainer:
         ended_cleanly(trainer, "finished")
     assert [e["step"] for e in read(run.events) if e["event"] == "audit"] == [0, 10, 20]
