@@ -16,9 +16,10 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from andrea_rundir import jsontext, shapes
 from andrea_rundir.faults import about
@@ -30,7 +31,7 @@ Entry = dict[str, Any]
 
 GROWTH = 64 << 10
 _OPEN, _CLOSE, _COMMA = b"[\n", b"\n]", b",\n"
-_HEAD = b'{"step":'
+_HEAD, _ATTEMPT = b'{"step":', b'"attempt":'
 
 
 def encode(entry: Entry) -> bytes:
@@ -86,23 +87,28 @@ def read_back(path: Path) -> Iterator[Entry]:
         return
 
 
-class LossFile:
-    """The one writer. `entries`, `size` (bytes up to the last entry's end) and `digest` say what the file holds."""
+@dataclass(frozen=True)
+class Mark:
+    """How far a file was whole once: bytes up to the end of an entry, or of `[`; and their digest."""
 
-    def __init__(self, path: Path, *, trusted: int = 0) -> None:
+    size: int
+    digest: str
+
+
+class LossFile:
+    """The one writer. `entries` and `mark` say what the file holds."""
+
+    def __init__(self, path: Path, vouched: Mark | None = None) -> None:
         """Opens the file, or makes it. What follows the last whole entry is cut off; `torn` says so.
 
-        The first `trusted` bytes were whole and durable once: their lines are counted, not parsed, and whoever trusts
-        them compares `mark`. OSError.
+        What is `vouched` for is not parsed but believed, if it is that still; `believed` says so. OSError.
         """
         self.path = path
         self.torn: str | None = None
         self.entries = 0
         self.last_step = 0
-        self.digest = ""
-        self.mark: tuple[int, str] | None = None
-        """Entries and digest of the first `trusted` bytes; None when no entry ends there."""
         self.size = len(_OPEN) - 1
+        self._hash = _hashed(_OPEN[: self.size])
         self._steps, self._offsets = array("q"), array("q")
         """Every step on record, ascending, and where its last entry starts: what one number says costs no memory."""
         self._times: dict[int, list[str]] = {}
@@ -112,7 +118,13 @@ class LossFile:
             publish(path, _OPEN[:1] + _CLOSE + b" " * (GROWTH - 3))
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self._length = os.fstat(self._fd).st_size
-        self._scan(trusted)
+        self.believed = vouched is not None and self._believe(vouched)
+        self._scan()
+
+    @property
+    def mark(self) -> Mark:
+        """All that the file holds."""
+        return Mark(self.size, self._hash.hexdigest())
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Add entries, all at once for every reader. OSError when there is no room: nothing was added then."""
@@ -127,8 +139,9 @@ class LossFile:
         self._write(data, self.size)
         offset = self.size + len(head)
         for entry, line in zip(entries, lines, strict=True):
-            self._note(line, offset, entry["step"], entry["attempt"])
+            self._note(offset, entry["step"], entry["attempt"])
             offset += len(line) + len(_COMMA)
+        self._reach(self.size + len(data) - len(_CLOSE), data[: -len(_CLOSE)])
         self._dirty = True
 
     def sync(self) -> None:
@@ -161,12 +174,14 @@ class LossFile:
         return bool(last["time"] == time) or time in self._times.get(step, ())
 
     def since(self, size: int) -> Iterator[Entry]:
-        """The entries that stand after the first `size` bytes, in order."""
+        """The entries that stand after the first `size` bytes, in order: looked at when the file was opened."""
         with self.path.open("rb") as file:
             file.seek(size)
-            file.readline()  # the comma, or `[`
-            while file.tell() < self.size:
-                yield parse(file.readline().rstrip(b",\n"))
+            for raw in file:
+                if raw.startswith(_HEAD):
+                    yield jsontext.quick(raw.rstrip(b",\n"))
+                elif raw.startswith(b"]"):
+                    return
 
     def _entry(self, offset: int) -> Entry:
         data = b""
@@ -174,30 +189,37 @@ class LossFile:
             if not (piece := os.pread(self._fd, 4096, offset + len(data))):
                 raise OSError(errno.EIO, "it ends inside of an entry: somebody else has cut it", str(self.path))
             data += piece
-        return parse(data[: data.index(b"\n")].rstrip(b","))
+        entry: Entry = jsontext.quick(data[: data.index(b"\n")].rstrip(b","))
+        return entry
 
     def _offset(self, step: int) -> int:
         """Where the last entry of a step starts; -1 when there is none."""
         i = bisect_left(self._steps, step)
         return self._offsets[i] if i < len(self._steps) and self._steps[i] == step else -1
 
-    def _note(self, line: bytes, offset: int, step: int, attempt: int) -> None:
+    def _note(self, offset: int, step: int, attempt: int) -> None:
         """Count one entry whose line starts at `offset`."""
-        if not 0 <= step <= shapes.MAX_STEP:
-            raise ValueError(f"{step} is no step")
+        self.entries += 1
+        if attempt == 1 and (step > self.last_step or not self._steps):  # nearly all
+            self._steps.append(step)
+            self._offsets.append(offset)
+            self.last_step = step
+            return
         if attempt > 1:
             if (before := self.at(step)) is None:
                 raise ValueError(f"attempt {attempt} of step {step} without one before")
             self._times.setdefault(step, []).append(before["time"])
-        i = bisect_left(self._steps, step) if step <= self.last_step else len(self._steps)
+        i = bisect_left(self._steps, step)
         if i == len(self._steps) or self._steps[i] != step:
             self._steps.insert(i, step)
             self._offsets.insert(i, offset)
         self._offsets[i] = offset
-        self.entries += 1
-        self.last_step = max(self.last_step, step)
-        self.digest = _chained(self.digest, line)
-        self.size = offset + len(line)
+        self.last_step = self._steps[-1]
+
+    def _reach(self, size: int, more: bytes) -> None:
+        """What is held ends after `size` bytes now, of which `more` are new."""
+        self.size = size
+        self._hash.update(more)
 
     def _grow(self, count: int) -> None:
         self._write(b" " * count, self._length)
@@ -217,37 +239,53 @@ class LossFile:
             raise
         self._length = max(self._length, at + len(data))
 
-    def _scan(self, trusted: int) -> None:
-        """Find every entry's place; cut what is not one."""
+    def _believe(self, mark: Mark) -> bool:
+        """Find the entries that `mark` vouches for by how their lines begin; False when it is of another file."""
         with self.path.open("rb") as file:
-            bad = "" if (raw := file.readline()) == _OPEN else "it does not begin with ["
-            offset, comma = len(raw), True
-            self.mark = (0, self.digest) if trusted == self.size else None
+            if (hashed := _digest(file, mark.size)) is None or hashed.hexdigest() != mark.digest:
+                return False
+            file.seek(offset := 0)
+            for raw in file:
+                if offset >= mark.size:
+                    break
+                if raw.startswith(_HEAD):
+                    step, attempt, _ = raw[len(_HEAD) :].split(b",", 2)
+                    self._note(offset, int(step), int(attempt[len(_ATTEMPT) :]))
+                offset += len(raw)
+        self.size, self._hash = mark.size, hashed
+        return True
+
+    def _scan(self) -> None:
+        """Find the place of every entry that is not believed; cut what is not one."""
+        with self.path.open("rb") as file:
+            file.seek(offset := self.size if self.entries else 0)
+            raw = file.readline()
+            if self.entries:
+                bad = "" if raw in (b"\n", _COMMA) else f"entry {self.entries + 1} is not whole"
+            else:
+                bad = "" if raw == _OPEN else "it does not begin with ["
+            offset, comma = offset + len(raw), raw != b"\n"
             while not bad and (raw := file.readline()).strip() != b"]":
-                bad = self._look(raw, offset, comma=comma, anew=offset + len(raw) > trusted + len(_COMMA))
-                if self.size == trusted:
-                    self.mark = (self.entries, self.digest)
+                bad = self._look(raw, offset, comma=comma)
                 offset, comma = offset + len(raw), raw.endswith(_COMMA)
             if not bad and (file.readline() or (comma and self.entries)):
                 bad = "it does not end with an entry and ]"
         if bad:
             self._cut(bad)
 
-    def _look(self, raw: bytes, offset: int, *, comma: bool, anew: bool) -> str:
+    def _look(self, raw: bytes, offset: int, *, comma: bool) -> str:
         """Note the entry in a line; what is wrong with it, or nothing. `comma`: whether an entry may follow."""
         line = raw.rstrip(b",\n")
         number = f"entry {self.entries + 1}"
-        if not (comma and line.startswith(_HEAD) and line.endswith(b"}")):
+        whole = comma and line.startswith(_HEAD) and raw in (line + b"\n", line + _COMMA)
+        if not whole or b" " in line or b"\0" in line:  # a lost page reads as spaces or zeros
             return f"{number} is not whole"
         try:
-            if anew:  # else the digest of all of them tells whoever vouched for them
-                if raw not in (line + b"\n", line + _COMMA) or b" " in line or b"\0" in line:
-                    return f"{number} is not whole"  # a lost page reads as spaces or zeros
-                parse(line)
-            step, attempt = line[len(_HEAD) :].split(b",", 2)[:2]
-            self._note(line, offset, int(step), int(attempt.removeprefix(b'"attempt":')))
-        except (ValueError, KeyError, TypeError):
+            entry = parse(line)
+            self._note(offset, entry["step"], entry["attempt"])
+        except ValueError:
             return f"{number} cannot be read"
+        self._reach(offset + len(line), (_COMMA if self.entries > 1 else b"\n") + line)
         return ""
 
     def _cut(self, why: str) -> None:
@@ -272,13 +310,20 @@ def latest(entries: Iterable[Entry]) -> dict[int, Entry]:
     return dict(sorted(found.items()))
 
 
-def digest(entries: Iterable[Entry]) -> str:
-    """What `LossFile.digest` is for a file of these entries."""
-    chained = ""
-    for entry in entries:
-        chained = _chained(chained, encode(entry))
-    return chained
+def digest(path: Path, size: int) -> str | None:
+    """The digest of a mark at the first `size` bytes of a file; None when it has not so many."""
+    with path.open("rb") as file:
+        hashed = _digest(file, size)
+    return None if hashed is None else hashed.hexdigest()
 
 
-def _chained(before: str, line: bytes) -> str:
-    return blake2b(before.encode() + line, digest_size=16).hexdigest()
+def _digest(file: BinaryIO, size: int) -> blake2b | None:
+    hashed, left = _hashed(), size
+    while left and (piece := file.read(min(left, 1 << 20))):
+        hashed.update(piece)
+        left -= len(piece)
+    return None if left else hashed
+
+
+def _hashed(data: bytes = b"") -> blake2b:
+    return blake2b(data, digest_size=16)

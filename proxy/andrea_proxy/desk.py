@@ -25,7 +25,7 @@ from andrea_rundir import lossfile
 from andrea_rundir.config import RunConfig
 from andrea_rundir.events import Tail, starts
 from andrea_rundir.faults import BadConfig
-from andrea_rundir.lossfile import Entry
+from andrea_rundir.lossfile import Entry, LossFile
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
 
@@ -52,7 +52,7 @@ class Desk:
         self.started: dict[str, Any] | None = None
         """The newest start event."""
         content, problem = state.read(run)
-        self._loss = state.history(run, content)
+        self._loss = LossFile(run.loss, state.vouched(content))
         self._recorder = Recorder(self._loss)
         self._plan = open_plan(run, self.say)
         self._policies = Policies(run, context=config.shape.context, round_steps=self._size)
@@ -264,7 +264,7 @@ class Desk:
                 if entry["attempt"] == 1:
                     fold.observe(entry)
             return fold, found.position
-        fold = refold(lossfile.read(self.run.loss), self._new_fold())
+        fold = refold(self._loss.since(0), self._new_fold())
         self._zombies = state.zombies(found, fold)
         if found.problem:
             gone = ", ".join(str(arm["arm"]) for arm in self._zombies)

@@ -64,8 +64,8 @@ class Fold:
             self.weighed = number
             if number >= self.regime.start // self._size + 2:
                 self.weights[number] = self._weights(round_steps(number, self._size)[0])
-        for number in [number for number in self.weights if number < self.weighed - MEMORY]:
-            del self.weights[number]
+        if len(self.weights) > MEMORY + 1:
+            self.weights = {n: weights for n, weights in self.weights.items() if n >= self.weighed - MEMORY}
 
     def _weights(self, first: int) -> Weights:
         """The learner's weights of the arms that may be pulled from step `first` on."""

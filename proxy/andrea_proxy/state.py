@@ -15,7 +15,7 @@ from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
 from andrea_rundir import planfile, sidecars
 from andrea_rundir.faults import BadConfig
-from andrea_rundir.lossfile import LossFile
+from andrea_rundir.lossfile import LossFile, Mark
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT, RoundPlan, round_of
 
@@ -47,35 +47,20 @@ def read(run: RunDir) -> tuple[Content | None, str]:
         return None, f"{why}; kept as {aside.name}"
 
 
-def trusted(content: Content | None) -> int:
-    """Bytes of `.loss.json` that the file says were whole and durable."""
-    size = content["history"].get("bytes") if content and isinstance(content.get("history"), dict) else 0
-    return size if isinstance(size, int) and size > 0 else 0
-
-
-def history(run: RunDir, content: Content | None) -> LossFile:
-    """`.loss.json`, opened: what the file vouches for is not read entry by entry if its digest is still the same."""
-    size = trusted(content)
-    loss = LossFile(run.loss, trusted=size)
-    if (
-        content is None
-        or not size
-        or loss.mark == (content["history"].get("entries"), content["history"].get("digest"))
-    ):
-        return loss
-    loss.close()
-    anew = LossFile(run.loss)
-    anew.torn = anew.torn or loss.torn
-    return anew
+def vouched(content: Content | None) -> Mark | None:
+    """What of `.loss.json` the file says was whole and durable, and folded."""
+    match content:
+        case {"history": {"bytes": int(size), "digest": str(digest)}} if size > 0:
+            return Mark(size, digest)
+    return None
 
 
 def restore(content: Content, loss: LossFile, policies: Policies, *, run_id: str, seed: int, round_steps: int) -> Found:
-    """The fold that the content caches, if it is of this history."""
+    """The fold that the content caches, if it is of this history: `loss` was opened with what it vouches for."""
     carried = _carried(content)
     try:
         fold = Fold.from_state(content["fold"], policies, seed=seed, round_steps=round_steps)
         position = (int(content["events"]["segment"]), int(content["events"]["offset"]))
-        history = (content["history"]["entries"], content["history"]["digest"])
         arms = {arm: figures["fingerprint"] for arm, figures in content["arms"].items()}
         retired = [arm for arm in content["retired"] if "after" not in arm]  # the others are in the fold
     except (KeyError, TypeError, ValueError, AttributeError, BadConfig) as error:
@@ -86,11 +71,11 @@ def restore(content: Content, loss: LossFile, policies: Policies, *, run_id: str
         problem = f"it is of run {content.get('run')!r}"
     elif arms != dict(fold.regime.arms):
         problem = "its arms are not those of the policy"
-    elif history != loss.mark:
+    elif not loss.believed:
         problem = "the history it was folded from is not this one"
     if problem:
         return Found(problem=problem, carried=carried)
-    return Found(fold, trusted(content), position, retired=retired)
+    return Found(fold, content["history"]["bytes"], position, retired=retired)
 
 
 def zombies(found: Found, fold: Fold) -> list[Content]:
@@ -162,6 +147,6 @@ def line_of(run: RunDir, step: int, round_steps: int) -> RoundPlan | None:
 
 def save(run: RunDir, content: Content, loss: LossFile, position: tuple[int, int]) -> None:
     """Write it, keyed by the history on disk, which must be durable. OSError leaves the old one."""
-    history = {"entries": loss.entries, "bytes": loss.size, "digest": loss.digest}
+    history = {"entries": loss.entries, "bytes": loss.mark.size, "digest": loss.mark.digest}
     where = {"segment": position[0], "offset": position[1]}
     sidecars.save(run.state, {**content, "history": history, "events": where})

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from andrea_rundir.lossfile import GROWTH, Entry, LossFile, encode, excerpt, latest, read, read_back
+from andrea_rundir.lossfile import GROWTH, Entry, LossFile, Mark, digest, encode, excerpt, latest, read, read_back
 
 
 def entry(step: int, attempt: int = 1, **changes: Any) -> Entry:
@@ -47,13 +47,13 @@ def path(tmp_path: Path) -> Path:
 def test_it_is_an_array_from_the_first_instant(path: Path) -> None:
     loss = LossFile(path)
     assert json.loads(path.read_bytes()) == [] == list(read(path))
-    assert path.stat().st_size == GROWTH and (loss.entries, loss.size, loss.digest) == (0, 1, "")
+    assert path.stat().st_size == GROWTH and (loss.entries, loss.size) == (0, 1)
     for step in (1, 2, 3):
         loss.append([entry(step)])
         assert json.loads(path.read_bytes()) == list(read(path)) == [entry(s) for s in range(1, step + 1)]
     loss.close()
     again = LossFile(path)
-    assert (again.entries, again.size, again.digest) == (loss.entries, loss.size, loss.digest) and again.torn is None
+    assert (again.entries, again.mark) == (loss.entries, loss.mark) and again.torn is None
     assert again.at(2) == entry(2) and again.at(4) is None and again.at(0) is None
 
 
@@ -155,16 +155,19 @@ def test_what_is_no_array_is_kept_beside_and_begun_anew(path: Path) -> None:
 def test_a_mark_names_a_part_of_the_history(path: Path) -> None:
     loss = LossFile(path)
     loss.append([entry(1), entry(2)])
-    size, digest = loss.size, loss.digest
+    mark = loss.mark
     loss.append([entry(3)])
-    again = LossFile(path, trusted=size)
-    assert again.mark == (2, digest) and list(again.since(size)) == [entry(3)]
-    assert LossFile(path, trusted=1).mark == (0, "") and list(again.since(1)) == [entry(s) for s in (1, 2, 3)]
-    assert LossFile(path, trusted=size - 1).mark is None and LossFile(path, trusted=10**9).mark is None
+    again = LossFile(path, mark)
+    assert again.believed and again.mark == loss.mark and list(again.since(mark.size)) == [entry(3)]
+    assert digest(path, mark.size) == mark.digest and digest(path, 10**9) is None
+    empty = LossFile(path.with_name("empty.json")).mark
+    assert LossFile(path, empty).believed and list(again.since(empty.size)) == [entry(s) for s in (1, 2, 3)]
+    assert not LossFile(path, Mark(mark.size - 1, mark.digest)).believed
+    assert not LossFile(path, Mark(10**9, mark.digest)).believed
     data = path.read_bytes()
     path.write_bytes(data.replace(b'"tokens":256', b'"tokens":257', 1))
-    changed = LossFile(path, trusted=size)
-    assert changed.mark is not None and changed.mark != (2, digest)
+    changed = LossFile(path, mark)
+    assert not changed.believed and changed.entries == 3
 
 
 @given(st.lists(st.lists(st.integers(1, 40), max_size=5), max_size=8), st.integers(0, 3000))
@@ -174,14 +177,22 @@ def test_any_history_cut_anywhere_is_a_prefix(
 ) -> None:
     path = tmp_path_factory.mktemp("loss") / ".loss.json"
     loss, made, count = LossFile(path), list[Entry](), dict[int, int]()
+    marks = [loss.mark]
     for batch in batches:
         new = []
         for step in batch:
             count[step] = count.get(step, 0) + 1
             new.append(entry(step, count[step], time=f"{step}/{count[step]}"))
         loss.append(new)
+        marks.append(loss.mark)
         made += new
     assert json.loads(path.read_bytes()) == made
+    for mark in marks:  # whoever believes the beginning sees what one sees who reads it
+        believing = LossFile(path, mark)
+        assert believing.believed and believing.torn is None and believing.mark == loss.mark
+        assert (believing.entries, believing.last_step) == (loss.entries, loss.last_step)
+        assert {step: believing.at(step) for step in count} == latest(made)
+        assert all(believing.knows(one["step"], one["time"]) for one in made)
     with path.open("r+b") as file:
         file.truncate(cut)
     kept = list(read(path))

@@ -102,7 +102,9 @@ class Learner(ABC):
             if count <= 0:
                 continue
             bits = bits_per_byte(loss, count * record.sequence_tokens, size or 0.0)
-            bits = self.progress.setdefault(arm, Progress()).add(count, bits)
+            if (progress := self.progress.get(arm)) is None:
+                progress = self.progress[arm] = Progress()
+            bits = progress.add(count, bits)
             self.learn(arm, count, bits, record.epochs.get(arm, 0.0))
         self.step_done(record.step)
 

@@ -45,7 +45,8 @@ class Slope(Learner):
 
     def learn(self, arm: str, pulls: int, bits: float | None, epochs: float) -> None:
         """Counts advance with every pull; the curve takes only what has a loss."""
-        curve = self.curves.setdefault(arm, self.curve())
+        if (curve := self.curves.get(arm)) is None:  # not setdefault: a curve is made of 32 lists
+            curve = self.curves[arm] = self.curve()
         worth = pulls * repeat_value(epochs)
         shared = worth * self.transfer / len(self.curves)
         self.pool += shared
