@@ -16,7 +16,7 @@ from types import TracebackType
 
 from andrea_rundir import jsontext
 from andrea_rundir.faults import Held, Refused, about
-from andrea_rundir.publish import publish
+from andrea_rundir.publish import publish, write_at
 
 _RETRY = 0.02
 """Seconds between two tries while a prober may be looking."""
@@ -44,7 +44,7 @@ class Lock:
                 _take(fd, path, time.monotonic() + patience)
                 line = json.dumps(identity).encode() + b"\n"
                 # Written before the old rest is cut: it needs no new block, and the first line is always whole.
-                os.pwrite(fd, line, 0)
+                write_at(fd, line, 0)
                 os.ftruncate(fd, len(line))
         except BaseException:
             os.close(fd)

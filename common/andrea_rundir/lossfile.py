@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 from andrea_rundir import jsontext, shapes
 from andrea_rundir.faults import about
 from andrea_rundir.lines import back
-from andrea_rundir.publish import publish
+from andrea_rundir.publish import publish, write_at
 
 Entry = dict[str, Any]
 """step, attempt, loss, ema, arms, lr, grad_norm, tokens, seconds, policy, flags, time."""
@@ -235,7 +235,7 @@ class LossFile:
             if at == self._length:
                 os.ftruncate(self._fd, at)
             elif done:
-                os.pwrite(self._fd, (_CLOSE + b" " * done)[:done], at)
+                write_at(self._fd, (_CLOSE + b" " * done)[:done], at)
             raise
         self._length = max(self._length, at + len(data))
 

@@ -65,6 +65,14 @@ def create(path: Path, data: bytes, *, mode: int = 0o640) -> None:
         _write(fd, data)
 
 
+def write_at(fd: int, data: bytes, at: int) -> None:
+    """Writes all of `data` from byte `at` on, however little of it the kernel takes at once."""
+    rest = memoryview(data)
+    while rest:
+        done = os.pwrite(fd, rest, at)
+        rest, at = rest[done:], at + done
+
+
 def aside(path: Path, suffix: str = ".bad") -> Path:
     """A name beside `path` for what cannot be used, which nothing has yet: NAME.bad, else NAME.bad2, ..."""
     free, count = path.with_name(path.name + suffix), 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from andrea_rundir.events import read
+from harness.preload import library
 
 UUID = "11111111-2222-3333-4444-555555555555"
 DRIVER = r"""
@@ -55,9 +56,7 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a driver's library in it."""
     folder = tmp_path_factory.mktemp("driver")
     (folder / "driver.c").write_text(DRIVER)
-    subprocess.run(
-        ["gcc", "-shared", "-fPIC", "-o", folder / "libnvidia-ml.so.1", folder / "driver.c"], check=True, timeout=60
-    )
+    library(folder / "driver.c", folder / "libnvidia-ml.so.1")
     return folder
 
 

@@ -17,6 +17,7 @@ from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from faults.pair import HALFWAY, PATIENT, end, is_twin
 from harness import start, start_proxy, until
+from harness.preload import library
 
 Make = Callable[..., RunDir]
 
@@ -28,8 +29,7 @@ HOUR, DAY = 3600, 86400
 @pytest.fixture
 def clock(tmp_path: Path) -> Path:
     """A file of seconds, by which the clock of a process is off that is started with `shifted` of it."""
-    source, library = Path(__file__).with_name("clock.c"), tmp_path / "clock.so"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    library(Path(__file__).with_name("clock.c"), tmp_path / "clock.so")
     seconds = tmp_path / "seconds"
     seconds.write_text("0")
     return seconds
