@@ -15,6 +15,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from andrea_cli import facts, forecast, output
+from andrea_cli.arguments import seconds
 from andrea_cli.ask import ask
 from andrea_corpus.ledger import fingerprints
 from andrea_corpus.shards import read_meta
@@ -32,7 +33,7 @@ MANY_EPOCHS = 4.0
 def add_arguments(parser: ArgumentParser) -> None:
     """RUN, --seconds."""
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--seconds", metavar="S", type=float, default=20.0, help="train for so long (default 20)")
+    parser.add_argument("--seconds", metavar="S", type=seconds, default=20.0, help="train for so long (default 20)")
 
 
 def run(args: Namespace) -> int:

@@ -12,6 +12,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from andrea_cli import facts, output
+from andrea_cli.arguments import seconds
 from andrea_cli.keep import link
 from andrea_rundir.events import Event
 from andrea_rundir.faults import EXIT_OK, Refused
@@ -29,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN")
     parser.add_argument("--keep", action="store_true", help="keep it for ever, as `andrea keep` does")
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=600.0, help="wait at most so long (default 600)"
+        "--timeout", metavar="SECONDS", type=seconds, default=600.0, help="wait at most so long (default 600)"
     )
 
 

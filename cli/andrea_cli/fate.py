@@ -1,11 +1,12 @@
 """A request for a pivot: written, undone, and what became of it, read from files that change names as it goes on.
 
-Writes `policy.next.toml`, and removes it. Imports the standard library and `andrea_rundir` without numpy and pydantic;
+Writes `policy.next.toml`, and removes it. Imports `andrea_service` and `andrea_rundir` without numpy and pydantic;
 what reads plan and policies is imported where it is needed.
 """
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from andrea_rundir.faults import Refused
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import create, fsync_dir
+from andrea_service import identity
+from andrea_service.presence import look
 
 if TYPE_CHECKING:
     from andrea_cli.proposal import Inforce, Proposal
@@ -29,6 +32,16 @@ class Fate:
     step: int
     policy: str = ""
     reason: str = ""
+
+
+def save_first(run: RunDir, *, only: str | None = None) -> None:
+    """Ask the trainer for a checkpoint before its policy ends; one that has ended meanwhile needs none. Refused when
+    it may not be signalled, or is not the process `only`."""
+    try:
+        identity.send(run, signal.SIGUSR1, only=only)
+    except Refused:
+        if look(run).alive:
+            raise
 
 
 class Request:

@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(args: Namespace) -> int:
     """Print a line a run."""
     state, now = state_directory(), time.time()
-    runs = [about(run, now) for run in found(state)]
+    runs = [one for run in found(state) if (one := about(run, now)) is not None]
     in_use = chosen(CONF)
     for one in runs:
         one["chosen"] = one["name"] == in_use
@@ -62,12 +62,14 @@ def _is_run(path: Path) -> bool:
         return False
 
 
-def about(run: RunDir, now: float) -> dict[str, Any]:
-    """What is shown of a run; a run.toml that cannot be read leaves its figures out."""
-    presence = look(run)
+def about(run: RunDir, now: float) -> dict[str, Any] | None:
+    """What is shown of a run; a run.toml that cannot be read leaves its figures out. None for one that was removed."""
     try:
+        presence = look(run)
         recent, newest = facts.recent(run, LOOK_BACK), newest_checkpoint(run, verify=False, now=now)
         tables = facts.settings(run)
+    except Refused:
+        return None
     except (OSError, BadConfig):
         recent, newest, tables = facts.Recent(), None, {}
     return {

@@ -11,7 +11,6 @@ prepared (nothing was changed then).
 from __future__ import annotations
 
 import shlex
-import signal
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -20,11 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from andrea_cli import facts, output
-from andrea_cli.fate import Fate, Request, must_be_free, pending, under_way, undo
+from andrea_cli.fate import Fate, Request, must_be_free, pending, save_first, under_way, undo
 from andrea_cli.use import start_command
 from andrea_rundir.faults import EXIT_OK, Refused, Usage
 from andrea_rundir.names import RunDir, locate
-from andrea_service import identity
 from andrea_service.presence import look
 
 if TYPE_CHECKING:
@@ -109,7 +107,7 @@ def _pivot(args: Namespace, run: RunDir) -> int:
         print("\n".join(_table(proposal)), flush=True)
     tail, request = facts.tail(run), Request(run, settings, proposal)
     if trainer.alive:
-        identity.send(run, signal.SIGUSR1)
+        save_first(run)
     try:
         request.write()
         fate = request.look() if args.no_wait else _wait(run, request, tail)

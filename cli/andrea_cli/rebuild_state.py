@@ -67,7 +67,7 @@ def _rebuilt(run: RunDir, settings: config.RunConfig) -> tuple[Rebuilt, bool]:
             found = rebuild(run, settings)
             wrong = bool(found.differences or found.problem)
             if wrong:
-                write(run, found)
+                write(run, settings)
             return found, wrong
     except Held:
         return rebuild(run, settings), False

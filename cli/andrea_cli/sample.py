@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from andrea_cli import output, weights
+from andrea_cli.arguments import count
 from andrea_cli.ask import ask
 from andrea_rundir.faults import EXIT_OK
 
@@ -20,12 +21,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     """FILE, --prompt, --tokens, --temperature, --seed, --count."""
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--prompt", metavar="TEXT", default="", help="what it goes on with (default: nothing)")
-    parser.add_argument("--tokens", metavar="N", type=_positive, default=128, help="how many tokens (default 128)")
+    parser.add_argument("--tokens", metavar="N", type=count, default=128, help="how many tokens (default 128)")
     parser.add_argument(
         "--temperature", metavar="T", type=_temperature, default=0.8, help="0 takes the likeliest (default 0.8)"
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="another seed, another text")
-    parser.add_argument("--count", metavar="N", type=_positive, default=1, help="how many texts (default 1)")
+    parser.add_argument("--count", metavar="N", type=count, default=1, help="how many texts (default 1)")
 
 
 def run(args: Namespace) -> int:
@@ -46,12 +47,6 @@ def run(args: Namespace) -> int:
     lines = texts if len(texts) == 1 else [f"--- {i + 1}\n{text}" for i, text in enumerate(texts)]
     output.show(args, {"file": str(args.file), "step": found.step, "prompt": args.prompt, **answer}, lines)
     return EXIT_OK
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ArgumentTypeError(f"{text!r} is not a positive number")
-    return int(text)
 
 
 def _temperature(text: str) -> float:

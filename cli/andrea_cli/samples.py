@@ -10,6 +10,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from andrea_cli import facts, output
+from andrea_cli.arguments import count
 from andrea_rundir import events
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.names import RunDir, checkpoint_name, locate
@@ -18,7 +19,7 @@ from andrea_rundir.names import RunDir, checkpoint_name, locate
 def add_arguments(parser: ArgumentParser) -> None:
     """RUN, --last, --step."""
     parser.add_argument("run", metavar="RUN")
-    parser.add_argument("--last", metavar="N", type=int, default=1, help="so many audits (default 1)")
+    parser.add_argument("--last", metavar="N", type=count, default=1, help="so many audits (default 1)")
     parser.add_argument("--step", metavar="STEP", type=int, help="the audit of this step")
 
 

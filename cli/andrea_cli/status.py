@@ -9,12 +9,13 @@ its state; 1 when there is no run, or with --verify when the newest checkpoint i
 from __future__ import annotations
 
 import time
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from argparse import ArgumentParser, Namespace
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from andrea_cli import arms, facts, output, service
+from andrea_cli.arguments import seconds
 from andrea_cli.lives import Lives, lives
 from andrea_cli.redraw import redraw
 from andrea_cli.vitals import newest_checkpoint, vitals
@@ -35,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--watch",
         metavar="SECONDS",
         nargs="?",
-        type=_seconds,
+        type=seconds,
         const=WATCH_SECONDS,
         help=f"show it again every so often (default {WATCH_SECONDS:g}), until Ctrl-C",
     )
@@ -93,16 +94,6 @@ def status(run: RunDir, *, verify: bool, now: float) -> dict[str, Any]:
 def _pivot(run: RunDir) -> str | None:
     """How far a pivot that is under way has come."""
     return "pending" if run.policy_pending.exists() else "requested" if run.policy_next.exists() else None
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
 
 
 def _only(event: facts.Event | None, *names: str) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ import time
 from argparse import ArgumentParser, Namespace
 
 from andrea_cli import facts, output, service
+from andrea_cli.arguments import seconds
 from andrea_cli.use import start_command
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.lock import probe
@@ -26,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """RUN, --timeout."""
     parser.add_argument("run", metavar="RUN")
     parser.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=600.0, help="wait at most so long (default 600)"
+        "--timeout", metavar="SECONDS", type=seconds, default=600.0, help="wait at most so long (default 600)"
     )
 
 

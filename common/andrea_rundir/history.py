@@ -21,10 +21,12 @@ from andrea_rundir.lossfile import Entry
 from andrea_rundir.names import RunDir
 from andrea_rundir.shapes import is_record
 
+_NUMBER = rb"(nan|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _ENTRY = re.compile(
-    rb'\n\{"step":(\d+),"attempt":\d+,"loss":([^,]+),"ema":([^,]+),"arms":\{([^}]*)\},"lr":([^,]+),'
-    rb'"grad_norm":[^,]+,"tokens":\d+,"seconds":[^,]+,"policy":"([^"]*)"'
+    rb'\n\{"step":(\d{1,10}),"attempt":\d+,"loss":' + _NUMBER + rb',"ema":' + _NUMBER + rb',"arms":\{([^}]*)\},'
+    rb'"lr":' + _NUMBER + rb',"grad_norm":[^,]+,"tokens":\d+,"seconds":[^,]+,"policy":"([^"]*)"'
 )
+"""What cannot be read so is left out."""
 _PULLS = re.compile(rb'"([^"]+)":\[(\d+),')
 
 Floats = NDArray[np.float64]
@@ -77,7 +79,10 @@ class Curve:
                 column[arm] = column.get(arm, 0) + int(count)
             sums.append(column)
         arms = sorted({arm for column in sums for arm in column})
-        return {arm.decode(): np.array([column.get(arm, 0) for column in sums], dtype=np.int64) for arm in arms}
+        return {
+            arm.decode(errors="replace"): np.array([column.get(arm, 0) for column in sums], dtype=np.int64)
+            for arm in arms
+        }
 
 
 def curve(run: RunDir) -> Curve:

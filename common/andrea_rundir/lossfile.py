@@ -23,6 +23,7 @@ from typing import Any, BinaryIO
 
 from andrea_rundir import jsontext, shapes
 from andrea_rundir.faults import about
+from andrea_rundir.growing import Growing
 from andrea_rundir.lines import back
 from andrea_rundir.publish import publish, write_at
 
@@ -116,8 +117,8 @@ class LossFile:
         fresh = not path.exists() or path.stat().st_size == 0
         if fresh:
             publish(path, _OPEN[:1] + _CLOSE + b" " * (GROWTH - 3))
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        self._length = os.fstat(self._fd).st_size
+        self._file = Growing(path)
+        self._length = os.fstat(self._file.fd).st_size
         self.believed = vouched is not None and self._believe(vouched)
         self._scan()
 
@@ -146,20 +147,14 @@ class LossFile:
 
     def sync(self) -> None:
         """Make everything appended durable. After a failed fsync the whole file is written anew, under its name."""
-        if not self._dirty:
-            return
-        try:
-            os.fsync(self._fd)
-        except OSError:
-            publish(self.path, os.pread(self._fd, self._length, 0))
-            os.close(self._fd)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        self._dirty = False
+        if self._dirty:
+            self._file.sync()
+            self._dirty = False
 
     def close(self) -> None:
         """Sync and let go."""
         self.sync()
-        os.close(self._fd)
+        self._file.close()
 
     def at(self, step: int) -> Entry | None:
         """The last entry of a step; None when there is none."""
@@ -186,7 +181,7 @@ class LossFile:
     def _entry(self, offset: int) -> Entry:
         data = b""
         while b"\n" not in data:
-            if not (piece := os.pread(self._fd, 4096, offset + len(data))):
+            if not (piece := os.pread(self._file.fd, 4096, offset + len(data))):
                 raise OSError(errno.EIO, "it ends inside of an entry: somebody else has cut it", str(self.path))
             data += piece
         entry: Entry = jsontext.quick(data[: data.index(b"\n")].rstrip(b","))
@@ -198,17 +193,17 @@ class LossFile:
         return self._offsets[i] if i < len(self._steps) and self._steps[i] == step else -1
 
     def _note(self, offset: int, step: int, attempt: int) -> None:
-        """Count one entry whose line starts at `offset`."""
-        self.entries += 1
-        if attempt == 1 and (step > self.last_step or not self._steps):  # nearly all
-            self._steps.append(step)
-            self._offsets.append(offset)
-            self.last_step = step
-            return
+        """Count one entry whose line starts at `offset`; ValueError, nothing counted, for a repetition of nothing."""
         if attempt > 1:
             if (before := self.at(step)) is None:
                 raise ValueError(f"attempt {attempt} of step {step} without one before")
             self._times.setdefault(step, []).append(before["time"])
+        self.entries += 1
+        if step > self.last_step or not self._steps:  # nearly all
+            self._steps.append(step)
+            self._offsets.append(offset)
+            self.last_step = step
+            return
         i = bisect_left(self._steps, step)
         if i == len(self._steps) or self._steps[i] != step:
             self._steps.insert(i, step)
@@ -230,12 +225,12 @@ class LossFile:
         try:
             with about(self.path):
                 while done < len(data):
-                    done += os.pwrite(self._fd, data[done:], at + done)
+                    done += os.pwrite(self._file.fd, data[done:], at + done)
         except OSError:
             if at == self._length:
-                os.ftruncate(self._fd, at)
+                os.ftruncate(self._file.fd, at)
             elif done:
-                write_at(self._fd, (_CLOSE + b" " * done)[:done], at)
+                write_at(self._file.fd, (_CLOSE + b" " * done)[:done], at)
             raise
         self._length = max(self._length, at + len(data))
 
@@ -291,7 +286,7 @@ class LossFile:
     def _cut(self, why: str) -> None:
         """Close the array after the last good entry; what else the file held is kept beside it where that can be."""
         start = self.size if self.entries else 0
-        lost = os.pread(self._fd, self._length - start, start).strip(b",\n[] \0")
+        lost = os.pread(self._file.fd, self._length - start, start).strip(b",\n[] \0")
         self.torn = f"{why}; {self.entries} entries are whole, {len(lost)} bytes after them are not"
         if lost:
             with suppress(OSError):
@@ -299,7 +294,7 @@ class LossFile:
         data = (b"" if self.entries else _OPEN[:1]) + _CLOSE
         self._write(data.ljust(self._length - start), start)
         with about(self.path):
-            os.fsync(self._fd)
+            self._file.sync()
 
 
 def latest(entries: Iterable[Entry]) -> dict[int, Entry]:
@@ -311,9 +306,12 @@ def latest(entries: Iterable[Entry]) -> dict[int, Entry]:
 
 
 def digest(path: Path, size: int) -> str | None:
-    """The digest of a mark at the first `size` bytes of a file; None when it has not so many."""
-    with path.open("rb") as file:
-        hashed = _digest(file, size)
+    """The digest of a mark at the first `size` bytes of a file; None when it has not so many, or is not there."""
+    try:
+        with path.open("rb") as file:
+            hashed = _digest(file, size)
+    except FileNotFoundError:
+        return None
     return None if hashed is None else hashed.hexdigest()
 
 

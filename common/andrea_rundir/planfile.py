@@ -16,6 +16,7 @@ from pathlib import Path
 
 from andrea_rundir import jsontext
 from andrea_rundir.faults import about
+from andrea_rundir.growing import Growing
 from andrea_rundir.lines import back
 from andrea_rundir.plan import RoundPlan
 from andrea_rundir.publish import aside, fsync_dir, publish
@@ -165,16 +166,16 @@ class PlanFile:
         self.path = path
         self.torn: str | None = None
         fresh = not path.exists()
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        self._file = Growing(path, os.O_CREAT | os.O_APPEND)
         if fresh:
             fsync_dir(path.parent)
         rest = next(back(path))
-        self._size = os.fstat(self._fd).st_size - len(rest)
+        self._size = os.fstat(self._file.fd).st_size - len(rest)
         with about(path):
             if rest:
-                os.ftruncate(self._fd, self._size)
+                os.ftruncate(self._file.fd, self._size)
                 self.torn = f"its last line was torn: {len(rest)} bytes were cut off"
-            os.fsync(self._fd)  # what a killed writer left may be in memory only
+            self._file.sync()  # what a killed writer left may be in memory only
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add lines, durably. OSError when they cannot be written: none was added then.
@@ -188,29 +189,21 @@ class PlanFile:
                 for i, line in enumerate(lines, start=1):
                     self._write(encode(line))
                     if line.policy_text is not None or i == len(lines):
-                        self._sync()
+                        self._file.sync()
         except OSError:
             self._size = size
-            os.ftruncate(self._fd, size)
+            os.ftruncate(self._file.fd, size)
             raise
 
     def _write(self, data: bytes) -> None:
         while data:
-            count = os.write(self._fd, data)
+            count = os.write(self._file.fd, data)
             self._size += count
             data = data[count:]
 
-    def _sync(self) -> None:
-        try:
-            os.fsync(self._fd)
-        except OSError:  # never again on that file: the same lines, under the same name, in a new one
-            publish(self.path, self.path.read_bytes())
-            os.close(self._fd)
-            self._fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
-
     def close(self) -> None:
         """Let go."""
-        os.close(self._fd)
+        self._file.close()
 
 
 def salvage(path: Path) -> Path:

@@ -32,7 +32,6 @@ JOURNAL_SOCKET = Path("/run/systemd/journal/socket")
 
 # `journalctl MESSAGE_ID=...` finds all messages of a kind; the ids are a contract and never change.
 MESSAGE_IDS = {
-    "start": "f5a6920667494d7f9c661346438e5479",
     "ready": "a397e0ebc2ee40ee98c5743658ec05ee",
     "resume": "625cffc10fec4e6781361bc4484404de",
     "passed-over": "4b3e74811141491e99859b917ee102a8",
@@ -40,11 +39,12 @@ MESSAGE_IDS = {
     "checkpoint": "228a41f198f7452387b7ed5939a9ace6",
     "audit": "4a00e0dc93864c47af7dbf7ce4541ced",
     "probe": "0363824f63a249f5b832b1a4ede2fd63",
+    "progress": "42d3a5a667654716b26baee27705f7fa",
+    "card": "4327de88e8c7467c92b8899db63c1b3d",
     "warning": "1fb984b4fd194b35ab111ac398076bf5",
     "pivot": "13b59ab3378b4932870aa051ba040a8c",
     "page": "376ced57f6ef4c3485840454ad6a437b",
     "action": "54c2879fd2e04ca6a95e1a52115029f0",
-    "stopping": "393b8aeae49c481daf1e3f225d0e83c3",
     "stop": "42ad8af4fc2d4a54963b329d51c8da07",
     "halt": "10e27b765cbf446abababa06013fbf8d",
     "dropped": "c2b91e483f8b4b4ab9e3bdb4725bba6f",

@@ -38,8 +38,8 @@ def leave_aborts() -> None:
 
 
 def ignore_stops() -> None:
-    """The last act of a process: it has ended well, and while the interpreter is taken down, which gives every handler
-    back to the system, a stop that comes late would still kill it, and tell whoever waits for it of a failure."""
+    """The last act of a process, whose exit code is decided: while the interpreter is taken down, which gives every
+    handler back to the system, a stop that comes late would still kill it, and tell whoever waits another end."""
     for number in _STOPS:
         signal.signal(number, signal.SIG_IGN)
 

@@ -41,6 +41,8 @@ class Guard:
     best_probe_step: int | None = None
     probe_worse_since: int | None = None
     alarms: int = 0
+    audited: int | None = None
+    """The last step whose audit was counted."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers, for the snapshot event."""
@@ -96,10 +98,10 @@ class Guard:
         else:
             self.probe_worse_since = None
 
-    def audit(self, *, alarm: bool, counted: bool) -> None:
-        """Fold one sample audit; those off the cadence are not counted."""
-        if counted:
-            self.alarms = self.alarms + 1 if alarm else 0
+    def audit(self, step: int, *, alarm: bool, counted: bool) -> None:
+        """Fold one sample audit; those off the cadence are not counted, nor is one that is taken again."""
+        if counted and step != self.audited:
+            self.alarms, self.audited = self.alarms + 1 if alarm else 0, step
 
     def forgive(self) -> None:
         """Count anew: the last process ended by exit 78, and whoever started this one knows of it."""

@@ -78,7 +78,8 @@ class Looks:
         )
         if mean is not None:
             self._guard.probe(step, mean)
-            self._outside.console.say(f"step {step}: {mean:.3f} bits a byte on held-out text")
+            text = f"step {step}: {mean:.3f} bits a byte on held-out text"
+            self._outside.console.say(text, event="probe", step=step)
 
     def sample(self, weights: Tensor, step: int) -> None:
         """Six texts written by `weights` and a judgement of them, kept until `sign`."""
@@ -98,7 +99,7 @@ class Looks:
         (_, audit, found), self._unsigned = self._unsigned, None
         self._outside.events.append("audit", step=step, digest=digest, **found)
         if audit is self._audit:  # else the policy it belongs to has ended since
-            self._guard.audit(alarm=found["alarm"], counted=step % self._config.checkpoint.every == 0)
+            self._guard.audit(step, alarm=found["alarm"], counted=step % self._config.checkpoint.every == 0)
         if found["alarm"]:
             text = f"{found['looped']} of {len(found['samples'])} samples run in circles"
             self._outside.warn(step, "samples loop", text)

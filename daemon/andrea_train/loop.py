@@ -33,7 +33,7 @@ from andrea_train.state import State
 from andrea_train.stepper import Stepper, Taken
 
 PAUSE_SECONDS = 0.5
-COMPILE_SECONDS = 1800
+COMPILE_SECONDS, FIRST_STEP_SECONDS = 1800, 600
 
 ArmLosses = dict[str, tuple[int, float]]
 """Of each arm in a batch: its pulls, and their mean loss in nats a token."""
@@ -81,15 +81,15 @@ class Loop:
         """
         ready = False
         while not self.outside.stopping() and self.state.step < last:
-            if not ready and self.config.run.compile:  # nothing moves on meanwhile, and it takes minutes
-                self.outside.notifier.extend(COMPILE_SECONDS)
-                self.outside.notifier.status("compiles the model before the first step")
+            if not ready:  # nothing moves on meanwhile: a step may take minutes, and so may compiling
+                compiles = self.config.run.compile
+                self.outside.notifier.extend(COMPILE_SECONDS if compiles else FIRST_STEP_SECONDS)
+                self.outside.notifier.status(f"{'compiles the model before' if compiles else 'at'} the first step")
             try:
                 self._step()
             except Exhausted:
                 reason = "data exhausted"
-                if self.publisher.pending:
-                    self._checkpoint("final")
+                self._checkpoint("final")
                 break
             except Stopped:
                 break
@@ -98,7 +98,8 @@ class Loop:
                 self.outside.notifier.ready(self.outside.console.line)
             self._edge(last)
         if not ready:
-            self.outside.notifier.ready("nothing left to train")
+            stopped = self.outside.stopping()
+            self.outside.notifier.ready("stopped before the first step" if stopped else "nothing left to train")
         return self._finish(reason)
 
     def announce(self, plan: RoundPlan, why: str) -> None:
@@ -117,9 +118,9 @@ class Loop:
         if self.outside.stopping():
             raise Stopped
         wanted = self.outside.signals.checkpoint_wanted
-        if wanted.is_set() and self.publisher.pending:
+        if wanted.is_set():
             wanted.clear()
-            self.publisher.save("signal", self.feed)  # the looks that belong to this step have been taken
+            self._checkpoint("signal")
 
     def adopt(self, diet: Diet, kept: Collection[str]) -> None:
         """Go over to another policy, of whose arms `kept` run on from the one before."""
@@ -218,8 +219,12 @@ class Loop:
             self._checkpoint("signal")
 
     def _checkpoint(self, reason: str) -> None:
-        """Publish the state, and probe and audit it while the disk is at work; how the save ended is seen later."""
+        """Publish the state if that is not done, and probe and audit it while the disk is at work; how the save ended
+        is seen later."""
         step = self.state.step
+        self.publisher.collect()
+        if not self.publisher.pending:
+            return
         self.publisher.save(reason, self.feed)
         if reason in ("initial", "cadence") and step % self.config.probe.every == 0:
             self.looks.measure(self.state.w, step)

@@ -188,7 +188,7 @@ def _guard(past: Record, settings: config.RunConfig) -> Guard:
         guard.probe(past.probe["step"], past.probe["mean"])
     if past.audit is not None:
         counted = past.audit["step"] % settings.checkpoint.every == 0
-        guard.audit(alarm=past.audit["alarm"], counted=counted)
+        guard.audit(past.audit["step"], alarm=past.audit["alarm"], counted=counted)
     if past.halted:
         guard.forgive()
     return guard

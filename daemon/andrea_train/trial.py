@@ -24,7 +24,7 @@ import torch
 
 from andrea_rundir import config
 from andrea_rundir.events import Tail, segments
-from andrea_rundir.faults import NoDevice
+from andrea_rundir.faults import NoDevice, Refused
 from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import MAX_ROUND
@@ -140,6 +140,13 @@ def measure(folder: Path, shortened: config.RunConfig, began: float) -> dict[str
         if event["event"] in ("audit", "probe", "checkpoint"):
             seconds[event["event"]].append(event["seconds"])
     steps = [event for event, _ in lines if event["event"] == "step"]
+    if not steps:
+        raise Refused(
+            "no step could be trained",
+            where=str(folder.parent.parent),
+            found="the arms have fewer pulls than a batch needs",
+            todo="raise their max_epochs, give them more text, or make batch_size smaller",
+        )
     probes = {event["step"]: event["seconds"] for event, _ in lines if event["event"] == "probe"}
     times = [datetime.fromisoformat(event["time"]).timestamp() for event in steps]
     every, length = shortened.checkpoint.every, shortened.round_steps

@@ -45,6 +45,8 @@ class Desk:
         self._size, self._batch = config.round_steps, config.optimizer.batch_size
         self._told: dict[str, str] = {}
         self._fallbacks: list[tuple[RoundPlan, bool]] = []
+        self._unfolded: list[Entry] = []
+        """Entries that are written, and not in the fold yet."""
         self._ended: dict[str, Any] | None = None
         self._zombies: list[dict[str, Any]] = []
         self._saved, self._synced = clock(), -1
@@ -150,15 +152,22 @@ class Desk:
 
     def _write(self) -> None:
         """Entries to the file, then into the fold; then the rounds that fell back into the plan."""
-        while entries := self._recorder.flush():
-            for entry in entries:
-                self._observe(entry)
+        self._fold_written()
+        while written := self._recorder.flush():
+            self._unfolded = written
+            self._fold_written()
         if self._fallbacks:
             fresh = self.curriculum.fell_back(self._fallbacks)
             self._fallbacks = []
             if fresh:
                 rounds = f"steps {fresh[0].first} to {fresh[-1].last}"
                 self.say(f"the trainer had no plan and fell back, {rounds}", fresh[0].first, "fallback")
+
+    def _fold_written(self) -> None:
+        """What a refusal meets stays, with all behind it, for the next turn."""
+        while self._unfolded:
+            self._observe(self._unfolded[0])
+            del self._unfolded[0]
 
     def _observe(self, entry: Entry) -> None:
         if entry["attempt"] > 1:
@@ -228,7 +237,7 @@ class Desk:
             return
         self._saved = now
         self._samples.save()
-        if not self._recorder.settled or self._fallbacks:
+        if not self._recorder.settled or self._fallbacks or self._unfolded:
             return
         if (key := (self._loss.entries, self._tail.position)) == self._cached:
             return

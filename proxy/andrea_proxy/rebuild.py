@@ -64,14 +64,20 @@ def archived(run: RunDir, config: RunConfig, step: int) -> list[str]:
     return _differences(found, _folded(run, config, lossfile.read(run.loss), step, found))
 
 
-def write(run: RunDir, rebuilt: Rebuilt) -> None:
-    """Put it in place; the proxy's lock must be held. What was there stands aside as `.state.json.bad`."""
-    if run.state.exists():
-        sidecars.set_aside(run.state, sidecars.Unusable(""))
+def write(run: RunDir, config: RunConfig) -> None:
+    """Fold all of the history and put that in place; the proxy's lock must be held. What was there stands aside as
+    `.state.json.bad`. OSError, BadConfig: nothing was put there.
+    """
+    try:
+        found = sidecars.load(run.state)
+    except sidecars.Unusable:
+        found = None
     loss = LossFile(run.loss)
     try:
-        if loss.entries == rebuilt.entries:  # else the next proxy folds anew, from the beginning
-            state.save(run, rebuilt.content, loss, (0, 0))
+        content = _folded(run, config, loss.since(0), None, found)
+        if run.state.exists():
+            sidecars.set_aside(run.state, sidecars.Unusable(""))
+        state.save(run, content, loss, (0, 0))
     finally:
         loss.close()
 

@@ -26,6 +26,7 @@ class Recorder:
         self._fresh: dict[int, Entry] = {}
         self._at: int | None = None
         self._held: list[Event] = []
+        self._bad: list[str] = []
 
     @property
     def settled(self) -> bool:
@@ -38,7 +39,7 @@ class Recorder:
 
     def take(self, events: Iterable[Event]) -> list[str]:
         """Make entries of the step events; what was wrong with those that could not be used."""
-        bad = []
+        self._bad = []
         for event in events:
             try:
                 match event.get("event"):
@@ -50,8 +51,8 @@ class Recorder:
                     case "step":
                         self._follow(event)
             except (KeyError, TypeError, ValueError) as error:
-                bad.append(f"a {event['event']} event at {event.get('time')} cannot be used: {error!r}")
-        return bad
+                self._bad.append(f"a {event['event']} event at {event.get('time')} cannot be used: {error!r}")
+        return self._bad
 
     def flush(self) -> list[Entry]:
         """Write some of what waits; the entries that are now in the file, none when nothing waits.
@@ -92,6 +93,8 @@ class Recorder:
         step = event["step"]
         last = self._last(step)
         if last is not None and (all(last[n] == event[n] for n in FIGURES) or self._known(step, event["time"])):
+            if last["time"] == event["time"] and any(last[n] != event[n] for n in FIGURES):
+                self._bad.append(f"the entry of step {step} is not what its event says: .loss.json was changed")
             return
         before = self._last(step - 1)
         entry = entry_of(event, 1 if last is None else last["attempt"] + 1, before["ema"] if before else None)

@@ -12,7 +12,7 @@ from andrea_rundir import digests, sidecars
 from andrea_rundir.events import decode, is_step, lines_back
 from andrea_rundir.names import RunDir, checkpoint_name, checkpoint_step
 from andrea_rundir.plan import policy_start
-from andrea_rundir.shapes import is_whole
+from andrea_rundir.shapes import is_whole, misfit
 
 Event = dict[str, Any]
 
@@ -97,6 +97,23 @@ def content(run: RunDir, run_id: str, policy: str, audits: dict[int, Event]) -> 
             for step in sorted(shown)
         ],
     }
+
+
+def read(run: RunDir) -> list[dict[str, Any]]:
+    """The audits in the file, oldest first; none where it cannot be used: it is only a cache."""
+    try:
+        audits = (sidecars.load(run.samples) or {}).get("audits", [])
+    except (OSError, sidecars.Unusable):
+        return []
+    return audits if isinstance(audits, list) and all(map(_is_shown, audits)) else []
+
+
+def _is_shown(audit: object) -> bool:
+    """Whether it has what `content` gives it."""
+    if not isinstance(audit, dict):
+        return False
+    event = {**audit, "event": "audit"}
+    return is_whole(event) and misfit(event) is None and all(type(audit.get(n)) is bool for n in ("on_disk", "kept"))
 
 
 def _belongs(step: int, policy: str) -> bool:

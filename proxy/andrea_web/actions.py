@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from andrea_cli.fate import Request, must_be_free
+from andrea_cli.fate import Request, must_be_free, save_first
 from andrea_cli.proposal import Proposal, Wish, in_force, propose
 from andrea_rundir import config
 from andrea_rundir.faults import Fault, Refused, Usage
@@ -47,7 +47,7 @@ def pivot(run: RunDir, asked: Asked, who: str) -> dict[str, Any]:
         return {"asked": False, **told}
     trainer = look(run)
     if trainer.alive and trainer.identity is not None:
-        identity.send(run, signal.SIGUSR1, only=identity.name(trainer.identity))
+        save_first(run, only=identity.name(trainer.identity))
     Request(run, settings, proposal).write()
     _journal(f"a pivot from policy {proposal.before.id} was asked for on the page", who)
     return {"asked": True, **told}

@@ -21,7 +21,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from andrea_rundir import config, jsontext, sidecars
+from andrea_proxy import samples
+from andrea_rundir import config, jsontext
 from andrea_rundir.faults import Fault, Usage
 from andrea_web import actions, charts, metrics, pages, stream
 from andrea_web.drawing import draw
@@ -69,7 +70,7 @@ class _Site:
         found = self._watcher.figures()
         if "fault" in found:
             return HTMLResponse(pages.render("fault.html", run=found, life=self._life), 503)
-        audits = self._audits()
+        audits = samples.read(self._run)
         stretch = self._watcher.curves.stretch(1, self._watcher.curves.last, SPARK_COLUMNS)
         text = pages.render(
             "page.html",
@@ -120,7 +121,7 @@ class _Site:
 
     def samples(self, request: Request) -> Response:
         """`.samples.json`."""
-        return _json({"schema": 1, "audits": self._audits()})
+        return _json({"schema": 1, "audits": samples.read(self._run)})
 
     async def stream(self, request: Request) -> Response:
         """Server-sent events: what has changed, as it changes."""
@@ -165,12 +166,6 @@ class _Site:
             "name": found["name"],
             "policy": (found["curriculum"] or {}).get("policy"),
         }
-
-    def _audits(self) -> list[dict[str, Any]]:
-        try:
-            return list((sidecars.load(self._run.samples) or {})["audits"])
-        except (OSError, sidecars.Unusable, KeyError, TypeError):
-            return []
 
 
 def _stretch(request: Request, last: int) -> tuple[int, int, int]:

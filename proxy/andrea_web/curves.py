@@ -133,12 +133,6 @@ class Curves:
             change = np.nan if now is None or before is None else now[1] - before[1]
             return None if np.isnan(change) else float(change)
 
-    def times_of(self, steps: list[int]) -> list[float | None]:
-        """When they were done."""
-        with self._lock:
-            found = [self._steps.column(step) for step in steps]
-            return [None if figures is None else float(figures[2]) for figures in found]
-
     def _read_piece(self) -> bool:
         """Take one piece of the file; whether there may be more. What is being written is left for the next time."""
         try:

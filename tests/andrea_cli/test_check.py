@@ -105,6 +105,16 @@ def test_faults_of_the_trial_come_through(andrea: Andrea, tmp_path: Path) -> Non
     assert done.code in (69, 78) and ("CUDA is not usable" in done.err or done.code == 78)
 
 
+def test_arms_that_are_too_small_for_a_step(andrea: Andrea, tmp_path: Path) -> None:
+    small = tmp_path / "small.txt"
+    small.write_text("hold on to the line " * 70)
+    run = make_run(
+        tmp_path / "run", changes={"optimizer": {"batch_size": 64}}, arms={"small": small}, rules="max_epochs = 1.0\n"
+    )
+    done = andrea("check", run.root)
+    assert done.code == 1 and "no step could be trained" in done.err
+
+
 def test_what_an_owner_should_know_is_said(run: RunDir) -> None:
     settings, rules = config.load(run.run_toml), load(run.policy_toml)
     found: dict[str, Any] = {

@@ -42,6 +42,21 @@ def test_each_verb_has_help_json_and_exit_codes(andrea: Andrea, verb: str) -> No
         assert text in done.out
 
 
+@pytest.mark.parametrize(
+    ("verb", "option", "value"),
+    [
+        *(("check", "--seconds", text) for text in ("nan", "inf", "0", "-1", "x")),
+        *((verb, "--timeout", "nan") for verb in ("checkpoint", "stop")),
+        *(("samples", "--last", text) for text in ("0", "-1", "x")),
+        ("status", "--watch", "nan"),
+        ("sample", "--tokens", "0"),
+    ],
+)
+def test_a_value_that_is_none_is_refused(andrea: Andrea, verb: str, option: str, value: str) -> None:
+    done = andrea(verb, "run", f"{option}={value}")
+    assert done.code == 2 and value in done.err
+
+
 def test_a_wrong_verb_gets_the_nearest(andrea: Andrea) -> None:
     done = andrea("statsu", "x")
     assert done.code == 2 and "did you mean status?" in done.err

@@ -11,12 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from andrea_cli.fate import save_first
 from andrea_cli.main import main
 from andrea_rundir import planfile
 from andrea_rundir.events import EventLog
+from andrea_rundir.faults import Refused
+from andrea_rundir.lock import Lock
 from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT, policy_start
+from andrea_service import identity
 from harness import sidecar_diff
 from harness.commands import Andrea, snapshot
 from harness.dry import DryTrainer, any_schedule, desk, look, quiet, served
@@ -196,6 +200,12 @@ def test_a_claimed_request_can_only_be_waited_for(andrea: Andrea, run: RunDir) -
     quiet(run, 60)
     assert "cap = 0.3" in run.policy_toml.read_text()
     assert andrea("pivot", run.root, "--cap", "prose=0.4", "--no-wait", "--json").json["step"] == 80
+
+
+def test_a_trainer_that_has_just_ended_needs_no_checkpoint(run: RunDir) -> None:
+    save_first(run)
+    with Lock.acquire(run.train_lock, identity.me("another")), pytest.raises(Refused):
+        save_first(run, only="somebody else")  # it lives, and is not meant
 
 
 def test_an_edited_policy_is_a_pivot_already(andrea: Andrea, run: RunDir) -> None:

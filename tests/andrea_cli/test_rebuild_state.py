@@ -47,6 +47,24 @@ def test_what_differs_is_named_and_replaced(run: RunDir, andrea: Andrea) -> None
     assert andrea("rebuild-state", run.root).code == 0
 
 
+def test_what_replaces_it_is_of_all_the_history(run: RunDir, andrea: Andrea) -> None:
+    """A proxy that was killed had recorded more than its state covers."""
+    good, bad = json.loads(run.state.read_bytes()), json.loads(run.state.read_bytes())
+    entries = run.loss.read_bytes().split(b",\n")[:40]
+    bad["history"] = {"entries": 40, "bytes": len(b",\n".join(entries)), "digest": "0" * 32}
+    run.state.write_text(json.dumps(bad))
+    done = andrea("rebuild-state", run.root, "--json")
+    assert done.code == 1 and done.json["replaced"] and "history.digest" in done.json["differences"]
+    assert {**json.loads(run.state.read_bytes()), "events": 0} == {**good, "events": 0}
+
+
+def test_without_a_history_it_differs(run: RunDir, andrea: Andrea) -> None:
+    run.loss.unlink()
+    done = andrea("rebuild-state", run.root, "--dry-run", "--json")
+    assert done.code == 1 and "history.digest" in done.json["differences"]
+    assert andrea("verify", run.root).code == 1
+
+
 def test_a_dry_run_only_compares(run: RunDir, andrea: Andrea) -> None:
     run.state.write_text("junk")
     done = andrea("rebuild-state", run.root, "--dry-run")

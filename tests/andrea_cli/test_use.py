@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from andrea_cli import use
+from andrea_cli.list import about
+from andrea_rundir.names import RunDir
 from harness.commands import Andrea
 
 
@@ -78,6 +80,10 @@ def test_listing(andrea: Andrea, state: Path) -> None:
         ("two", "stopped", True),
     ]
     assert andrea("list").out.splitlines()[2].startswith("* two  stopped")
+
+
+def test_a_run_that_goes_away_while_it_is_listed(state: Path) -> None:
+    assert about(RunDir(state / "gone"), 0.0) is None
 
 
 def test_an_empty_list(andrea: Andrea, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

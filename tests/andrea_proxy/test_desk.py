@@ -8,15 +8,17 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from andrea_proxy.desk import Desk
 from andrea_proxy.rebuild import rebuild
 from andrea_rundir import config, planfile
 from andrea_rundir.events import segments
 from andrea_rundir.faults import BadConfig
-from andrea_rundir.lossfile import latest, read
+from andrea_rundir.lossfile import Entry, latest, read
 from andrea_rundir.names import RunDir
 from harness import dry, entries
 from harness.dry import DryTrainer, desk, look, quiet, served
@@ -169,6 +171,45 @@ def test_a_step_that_came_out_differently_supersedes_and_is_not_folded(
     run.state.unlink()  # the events are read once more from their beginning: nothing is added
     look(run)
     assert entries(run) == found
+
+
+def test_a_refusal_in_the_middle_of_folding_leaves_nothing_out(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    twin = RunDir(Path(shutil.copytree(run.root, run.root.with_name("twin"))))
+    go_on(twin, 100)
+    proxy, real, refused = desk(run), Desk._observe, list[int]()
+
+    def refuse(self: Desk, entry: Entry) -> None:
+        if entry["step"] % 13 == 0 and entry["step"] not in refused:
+            refused.append(entry["step"])
+            raise OSError(errno.EMFILE, "Too many open files")
+        real(self, entry)
+
+    monkeypatch.setattr(Desk, "_observe", refuse)
+
+    turns = iter(range(1000))
+
+    def wait() -> bool:
+        with suppress(OSError):
+            proxy.turn()
+        return next(turns, None) is not None
+
+    proxy.turn()
+    DryTrainer(run, wait).train(100)
+    for _ in range(9):
+        wait()
+    proxy.close()
+    assert refused and is_folded_right(run)
+    assert json.loads(run.state.read_bytes())["fold"] == json.loads(twin.state.read_bytes())["fold"]
+
+
+def test_an_entry_that_rotted_into_another_number_is_told_of(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:
+    good = run.loss.read_bytes()
+    spoilt = good.replace(b'"tokens":128', b'"tokens":129', 1)
+    assert spoilt != good
+    run.loss.write_bytes(spoilt)
+    look(run)
+    assert run.loss.read_bytes() == spoilt
+    assert caplog.text.count("the entry of step 1 is not what its event says") == 1
 
 
 def test_a_full_disk_makes_it_wait(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:

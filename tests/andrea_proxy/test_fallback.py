@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from collections.abc import Callable
 from datetime import datetime
@@ -177,3 +178,38 @@ def test_a_wait_for_a_plan_is_broken_off(make: Make, tmp_path: Path) -> None:
         trainer.signal(signal.SIGTERM)
         assert trainer.wait(20) == 0, trainer.said()
     assert max(run.checkpoints()) == 10
+
+
+@pytest.mark.parametrize("every", [10, 40])
+def test_a_checkpoint_is_asked_for_while_a_plan_is_waited_for(every: int, make: Make) -> None:
+    """It is audited as any; where there is one of that step already nothing is done."""
+    run = make("asked", {**settings(600.0), "checkpoint": {"every": every}})
+    with start_proxy(run) as proxy:
+        until("two rounds are planned", lambda: run.plan.exists() and run.plan.read_bytes().count(b"\n") >= 2)
+        assert proxy.stop() == 0
+    first, second = run.plan.read_bytes().splitlines(True)[:2]
+    run.plan.write_bytes(first)
+    last = json.loads(first)["last"]
+
+    def told(kind: str) -> int:
+        return [event["event"] for event in read_events(run.events) if event.get("step") == last].count(kind)
+
+    with start(run) as trainer:
+        wait_step(run, last)
+        if every == last:
+            until("the checkpoint", lambda: told("checkpoint") == 1)
+        trainer.signal(signal.SIGUSR1)
+        until("the checkpoint", lambda: told("checkpoint") == 1)
+        until("it is heard", lambda: trainer.process.poll() is None and not signalled(trainer.pid))
+        with run.plan.open("ab") as plan:
+            plan.write(second)
+        wait_step(run, last + 1)
+        assert trainer.stop() == 0, trainer.said()
+    assert [told(kind) for kind in ("snapshot", "checkpoint", "audit")] == [1, 1, 1]
+
+
+def signalled(pid: int) -> bool:
+    """Whether a SIGUSR1 waits to be taken."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    waiting = int(status.partition("ShdPnd:")[2].split()[0], 16)
+    return bool(waiting >> (signal.SIGUSR1 - 1) & 1)

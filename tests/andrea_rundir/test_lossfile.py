@@ -152,6 +152,17 @@ def test_what_is_no_array_is_kept_beside_and_begun_anew(path: Path) -> None:
     assert path.with_name(".loss.json.torn").read_bytes().startswith(b"not ours")
 
 
+@pytest.mark.parametrize("good", [0, 2])
+def test_a_repetition_of_nothing_is_no_entry(good: int, path: Path) -> None:
+    before = [entry(step) for step in range(1, good + 1)]
+    lines = [encode(one) for one in [*before, entry(good + 1, attempt=3)]]
+    path.write_bytes(b"[\n" + b",\n".join(lines) + b"\n]")
+    loss = LossFile(path)
+    assert loss.torn is not None and loss.entries == good
+    loss.append([entry(good + 1)])
+    assert json.loads(path.read_bytes()) == [*before, entry(good + 1)]
+
+
 def test_a_mark_names_a_part_of_the_history(path: Path) -> None:
     loss = LossFile(path)
     loss.append([entry(1), entry(2)])

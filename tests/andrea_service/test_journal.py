@@ -208,6 +208,17 @@ def test_message_ids_are_fixed_and_distinct() -> None:
     assert journal.MESSAGE_IDS["checkpoint"] == "228a41f198f7452387b7ed5939a9ace6"
 
 
+def test_every_kind_that_is_logged_has_an_id_and_the_other_way_round() -> None:
+    rooms = [Path(__file__).parents[2] / room for room in ("common", "daemon", "proxy")]
+    sources = [path for room in rooms for path in room.rglob("*.py") if path.name != "journal.py"]
+    text = "\n".join(path.read_text() for path in sources)
+    logged = set(re.findall(r'extra=\{"event": "([a-z-]+)"|\bevent="([a-z-]+)"', text))
+    kinds = {one or other for one, other in logged}
+    assert kinds <= journal.MESSAGE_IDS.keys()
+    for kind in journal.MESSAGE_IDS.keys() - {"dropped"}:
+        assert f'"{kind}"' in text, f"nothing logs {kind}"
+
+
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9_]{0,20}", fullmatch=True), st.text()))
 def test_what_is_encoded_is_what_the_journal_reads(fields: dict[str, str]) -> None:
     clean = {name: value.encode("utf-8", "replace").decode() for name, value in fields.items()}

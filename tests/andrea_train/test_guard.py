@@ -105,9 +105,12 @@ def test_state_survives_json_bit_for_bit() -> None:
 
 def test_only_cadence_audits_count() -> None:
     guard = Guard()
-    guard.audit(alarm=True, counted=True)
-    guard.audit(alarm=False, counted=False)
-    guard.audit(alarm=True, counted=True)
+    guard.audit(100, alarm=True, counted=True)
+    guard.audit(150, alarm=False, counted=False)
+    guard.audit(200, alarm=True, counted=True)
     assert guard.alarms == 2
-    guard.audit(alarm=False, counted=True)
+    guard = Guard.from_json(guard.to_json())
+    guard.audit(200, alarm=True, counted=True)  # taken again after a kill
+    assert guard.alarms == 2
+    guard.audit(300, alarm=False, counted=True)
     assert guard.alarms == 0

@@ -169,9 +169,24 @@ def test_data_exhausted_is_a_clean_end(make: Make, sources: dict[str, Path], tmp
         assert trainer.wait() == 0, trainer.said()
     end = list(read(run.events))[-1]
     assert (end["event"], end["reason"]) == ("stop", "data exhausted")
+    assert [e["event"] for e in read(run.events) if e.get("step") == end["step"]].count("audit") == 1
     assert end["step"] in run.checkpoints()
     with start(run) as trainer:
         assert trainer.wait() == 0, trainer.said()
+
+
+def test_data_exhausted_right_after_a_checkpoint_saves_and_looks_once(make: Make, tmp_path: Path) -> None:
+    small = tmp_path / "small.txt"
+    small.write_text("hold on to the line " * 70)
+    run = make("edge", arms={"small": small}, rules="max_epochs = 1.0\n")
+    with start(run) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    last = list(read(run.events))[-1]["step"]
+    run = make("edge", {"checkpoint": {"every": last}}, arms={"small": small}, rules="max_epochs = 1.0\n")
+    with start(run, hurt=[{"at": "andrea_train.saver:Saver._save", "call": 2, "do": "SLEEP", "seconds": 1}]) as trainer:
+        assert trainer.wait() == 0, trainer.said()
+    kinds = [e["event"] for e in read(run.events) if e.get("step") == last]
+    assert [kinds.count(kind) for kind in ("snapshot", "checkpoint", "audit", "stop")] == [1, 1, 1, 1]
 
 
 def test_errors_of_the_operator_have_no_traceback(make: Make) -> None:

@@ -11,9 +11,10 @@ from starlette.datastructures import Headers
 
 from andrea_cli import facts, lineage
 from andrea_corpus import shards
+from andrea_proxy import samples
 from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
-from andrea_rundir import config, events, jsontext, lock, lossfile, planfile, sidecars, tomlfile
+from andrea_rundir import config, events, history, jsontext, lock, lossfile, planfile, sidecars, tomlfile
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
@@ -71,7 +72,7 @@ def test_a_step_far_off_costs_no_memory(tmp_path: Path) -> None:
         curves.update()
         assert curves.stretch(1, FAR, 9).steps.tolist() == [1, 7, FAR]
         assert curves.arms(1, FAR, 9)[0].tolist() == [1, FAR - (FAR - 1) % 20]
-        assert curves.times_of([2, 7]) == [None, facts.moment("2026-11-29T21:30:00.000Z")]
+        assert curves.stretch(2, 7, 9).times.tolist() == [facts.moment("2026-11-29T21:30:00.000Z")]
 
 
 def test_a_gap_in_history_is_not_gone_through_round_by_round(run: RunDir) -> None:
@@ -134,6 +135,21 @@ def test_a_pidfile_with_a_number_too_long_holds_none(run: RunDir) -> None:
 def test_a_shard_outside_of_its_folder_is_not_opened(run: RunDir) -> None:
     with pytest.raises(BadConfig):
         shards.open_shard(run.data, "../../outside", arm="x")
+
+
+@pytest.mark.parametrize("ema", (b'"x"', b"[1", b"-", b"1e999"))
+def test_a_smoothed_loss_that_is_no_number_is_not_drawn(run: RunDir, ema: bytes) -> None:
+    good = run.loss.read_bytes()
+    with hurt(run.loss, good.replace(b'"ema":', b'"ema":' + ema + b',"x":', 1)):
+        found = history.curve(run)
+    assert len(found.steps) == len(history.curve(run).steps) - 1
+
+
+@pytest.mark.parametrize("audits", (b'["x"]', b'[{"step":1}]', b"7", b'{"step":1}'))
+def test_samples_that_are_none_are_not_shown(run: RunDir, audits: bytes) -> None:
+    assert samples.read(run)
+    with hurt(run.samples, b'{"schema":1,"audits":' + audits + b"}"):
+        assert samples.read(run) == []
 
 
 @pytest.mark.parametrize("more", (b'"step":0,"digest":{}', b'"step":-1', b'"digest":"a"', b'"step":0,"earlier":[]'))
