@@ -20,7 +20,7 @@ from pathlib import Path
 from proxy_cost import entry
 
 from andrea_rundir import config, door
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 from andrea_web.server import Page

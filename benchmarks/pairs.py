@@ -29,7 +29,7 @@ def alternate(sides: Mapping[str, Callable[[], Found]], rounds: int) -> dict[str
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. `values`: a ratio a round, or the figure itself where there is no other side."""
+    """One line of the table. `values`: a ratio a round, the figure itself where there is no other side, or none."""
 
     what: str
     size: str
@@ -43,8 +43,10 @@ class Row:
 
     def line(self) -> str:
         """As the table shows it."""
-        low, middle, high = (f"{f(self.values):.3g}" for f in (min, median, max))
-        spread = f"{middle}{self.unit} ({low} to {high})" if len(self.values) > 1 else f"{middle}{self.unit}"
+        spread = "-"
+        if self.values:
+            low, middle, high = (f"{f(self.values):.3g}" for f in (min, median, max))
+            spread = f"{middle}{self.unit} ({low} to {high})" if len(self.values) > 1 else f"{middle}{self.unit}"
         met = {None: "-", True: "yes", False: "**no**"}[self.met]
         cells = (self.what, self.size, self.ours, self.against, self.theirs, spread, self.bar, met)
         return f"| {' | '.join(cells)} |"
@@ -84,6 +86,11 @@ def figure(
     elif at_least is not None:
         bar, met = f"at least {at_least:g}{unit}", middle >= at_least
     return Row(what, size, f"{middle:.3g}{unit}", "-", "-", tuple(values), unit, bar, met)
+
+
+def missing(what: str, size: str, why: str) -> Row:
+    """What cannot be measured here."""
+    return Row(what, size, f"not measured: {why}", "-", "-", ())
 
 
 def seconds(value: float) -> str:

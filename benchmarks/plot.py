@@ -15,8 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from andrea_rundir.entry import entry_of
-from andrea_rundir.events import EventLog
+from andrea_rundir.entries import entry_of
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 

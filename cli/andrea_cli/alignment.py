@@ -15,7 +15,7 @@ from typing import Any
 from andrea_proxy.policies import Policies
 from andrea_rundir import history
 from andrea_rundir.config import RunConfig
-from andrea_rundir.lossfile import Entry
+from andrea_rundir.entries import Entry
 from andrea_rundir.names import RunDir
 
 Bits = dict[str, float]

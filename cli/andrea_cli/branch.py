@@ -16,7 +16,7 @@ from andrea_cli.source import copy
 from andrea_corpus.ledger import record
 from andrea_corpus.rounds import Regime, Standing, lay_out, pulled
 from andrea_proxy.policies import Policies
-from andrea_rundir import lossfile, planfile, policy, tomlfile
+from andrea_rundir import entries, planfile, policy, tomlfile
 from andrea_rundir.config import RunConfig
 from andrea_rundir.excerpt import Origins, excerpt
 from andrea_rundir.faults import Refused
@@ -34,7 +34,7 @@ def write_history(parent: RunDir, branch: RunDir, history: Origins) -> None:
     if plan := planfile.excerpt(parent.plan, history.step):
         publish(branch.plan, plan)
     if parent.loss.exists():
-        publish(branch.loss, lossfile.excerpt(parent.loss, history.has_entry))
+        publish(branch.loss, entries.excerpt(parent.loss, history.has_entry))
 
 
 def link_shards(parent: RunDir, branch: RunDir) -> None:

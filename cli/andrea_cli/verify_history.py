@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from andrea_cli.soundness import Section
-from andrea_rundir import events, lossfile, sidecars
-from andrea_rundir.entry import FIGURES, entry_of, smooth
-from andrea_rundir.lossfile import Entry
+from andrea_rundir import entries, events, sidecars
+from andrea_rundir.entries import FIGURES, Entry, entry_of, smooth
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import policy_start
 
@@ -91,7 +90,7 @@ def _entries(path: Path, section: Section) -> Iterator[Entry]:
 
 def _entry(raw: bytes) -> Entry | None:
     try:
-        entry = lossfile.parse(raw.removesuffix(b"\n").removesuffix(b","))
+        entry = entries.parse(raw.removesuffix(b"\n").removesuffix(b","))
     except ValueError:
         return None
     return entry if entry.keys() >= FIELDS else None

@@ -10,8 +10,8 @@ import hashlib
 from typing import Any
 
 from andrea_cli import facts
-from andrea_rundir import digests, lossfile
-from andrea_rundir.entry import smooth
+from andrea_rundir import digests, entries
+from andrea_rundir.entries import smooth
 from andrea_rundir.names import RunDir
 from andrea_service.presence import Presence
 
@@ -48,7 +48,7 @@ def smoothed(run: RunDir, recent: facts.Recent) -> tuple[int | None, float | Non
 
 def _recorded(run: RunDir, here: int) -> tuple[int, float | None]:
     """From the newest entry that is not of a step after `here`; those are of a life before and provisional."""
-    for entry in lossfile.read_back(run.loss):
+    for entry in entries.read_back(run.loss):
         step = entry.get("step")
         if isinstance(step, int) and step <= here:
             return step, facts.number(entry, "ema")

@@ -14,7 +14,8 @@ import numpy as np
 
 from andrea_corpus import ledger
 from andrea_corpus.reading import Reading
-from andrea_corpus.shards import Meta, ShardWriter, fingerprint_of, split_sizes
+from andrea_corpus.shards import Meta, fingerprint_of, split_sizes
+from andrea_corpus.shardwriter import ShardWriter
 from andrea_corpus.text import Piece
 from andrea_corpus.tokenizer import Tokenizer, token_dtype
 from andrea_rundir.faults import BadConfig

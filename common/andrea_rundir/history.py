@@ -14,10 +14,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from andrea_rundir import lossfile
-from andrea_rundir.entry import entry_of
+from andrea_rundir.entries import Entry, encode, entry_of, latest, read
 from andrea_rundir.events import Event, parse, read_back, segments
-from andrea_rundir.lossfile import Entry
 from andrea_rundir.names import RunDir
 from andrea_rundir.shapes import is_record
 
@@ -35,7 +33,7 @@ Integers = NDArray[np.int64]
 
 def entries(run: RunDir) -> list[Entry]:
     """The entry in force of every step, by step; steps that the proxy has not recorded yet come from the events."""
-    found = lossfile.latest(lossfile.read(run.loss))
+    found = latest(read(run.loss))
     last = max(found, default=0)
     return [*found.values(), *_later(run, last, found[last]["ema"] if last else None)]
 
@@ -94,7 +92,7 @@ def curve(run: RunDir) -> Curve:
     rows = _ENTRY.findall(data)
     last = max((int(row[0]) for row in rows), default=0)
     ema = next((float(row[2]) for row in reversed(rows) if int(row[0]) == last), math.nan)
-    text = b"\n".join(lossfile.encode(entry) for entry in _later(run, last, None if math.isnan(ema) else ema))
+    text = b"\n".join(encode(entry) for entry in _later(run, last, None if math.isnan(ema) else ema))
     rows += _ENTRY.findall(b"\n" + text.replace(b":null", b":nan"))
     if not rows:
         none = np.zeros(0)

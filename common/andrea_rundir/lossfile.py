@@ -1,91 +1,30 @@
-"""`.loss.json`: one entry a recorded step, for ever; a JSON array that grows in place.
+"""`.loss.json` as its one writer has it: one entry a recorded step, for ever; a JSON array that grows in place.
 
 Written by the proxy only. The array ends in `]` and spaces. An append overwrites `]` and some of the spaces in one
 `pwrite`, so the end of the file does not move and a reader beside it sees a whole array (or, where it meets the very
 write, a beginning of it: ADR 9); the file grows by whitespace alone, 64 KiB at a time, and long before the room is
 needed: a reader that reads to the end it first saw and then looks for more must find nothing but spaces there. No byte
-of an entry ever changes. Imports the standard library, our faults, lines and publish.
+of an entry ever changes. Imports the standard library, our entries, faults, growing and publish.
 """
 
 from __future__ import annotations
 
 import errno
-import json
 import os
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-from andrea_rundir import jsontext, shapes
+from andrea_rundir import jsontext
+from andrea_rundir.entries import ATTEMPT, CLOSE, COMMA, GROWTH, HEAD, OPEN, Entry, encode, parse
 from andrea_rundir.faults import about
 from andrea_rundir.growing import Growing
-from andrea_rundir.lines import back
 from andrea_rundir.publish import publish, write_at
-
-Entry = dict[str, Any]
-"""step, attempt, loss, ema, arms, lr, grad_norm, tokens, seconds, policy, flags, time."""
-
-GROWTH = 64 << 10
-_OPEN, _CLOSE, _COMMA = b"[\n", b"\n]", b",\n"
-_HEAD, _ATTEMPT = b'{"step":', b'"attempt":'
-
-
-def encode(entry: Entry) -> bytes:
-    """One line without its end; step and attempt come first. Floats by repr; ValueError for NaN and infinity."""
-    ordered = {"step": entry["step"], "attempt": entry["attempt"], **entry}
-    return json.dumps(ordered, separators=(",", ":"), allow_nan=False).encode()
-
-
-def parse(line: bytes) -> Entry:
-    """The entry in a line, whole, each field of its type; ValueError for anything else."""
-    entry = jsontext.quick(line)
-    if not (type(entry) is dict and shapes.is_entry(entry)):
-        raise ValueError("no entry")
-    return entry
-
-
-def read(path: Path) -> Iterator[Entry]:
-    """All whole entries in the order of the file, the superseded ones too; a torn tail is left out."""
-    return (entry for _, entry in _lines(path))
-
-
-def excerpt(path: Path, wanted: Callable[[Entry], bool]) -> bytes:
-    """A whole file of the entries in `path` that are `wanted`, each byte for byte as it stands there."""
-    lines = [line for line, entry in _lines(path) if wanted(entry)]
-    return _OPEN[:1] + b"\n" * bool(lines) + _COMMA.join(lines) + _CLOSE + b" " * GROWTH
-
-
-def _lines(path: Path) -> Iterator[tuple[bytes, Entry]]:
-    """The line of every whole entry, and what it says."""
-    try:
-        with path.open("rb") as file:
-            for raw in file:
-                if raw.startswith(_HEAD):
-                    line = raw.rstrip(b",\n")
-                    try:
-                        yield line, parse(line)
-                    except ValueError:
-                        return
-    except FileNotFoundError:
-        return
-
-
-def read_back(path: Path) -> Iterator[Entry]:
-    """All whole entries, the last of the file first: cheap for the newest of a long history."""
-    try:
-        for line in back(path):
-            if line.startswith(_HEAD):
-                try:
-                    yield parse(line.rstrip(b","))
-                except ValueError:  # torn
-                    continue
-    except FileNotFoundError:
-        return
 
 
 @dataclass(frozen=True)
@@ -108,15 +47,15 @@ class LossFile:
         self.torn: str | None = None
         self.entries = 0
         self.last_step = 0
-        self.size = len(_OPEN) - 1
-        self._hash = _hashed(_OPEN[: self.size])
+        self.size = len(OPEN) - 1
+        self._hash = _hashed(OPEN[: self.size])
         self._steps, self._offsets = array("q"), array("q")
         """Every step on record, ascending, and where its last entry starts: what one number says costs no memory."""
         self._times: dict[int, list[str]] = {}
         self._dirty = True  # what a killed writer left may be in memory only
         fresh = not path.exists() or path.stat().st_size == 0
         if fresh:
-            publish(path, _OPEN[:1] + _CLOSE + b" " * (GROWTH - 3))
+            publish(path, OPEN[:1] + CLOSE + b" " * (GROWTH - 3))
         self._file = Growing(path)
         self._length = os.fstat(self._file.fd).st_size
         self.believed = vouched is not None and self._believe(vouched)
@@ -132,8 +71,8 @@ class LossFile:
         if not entries:
             return
         lines = [encode(entry) for entry in entries]
-        head = _COMMA if self.entries else b"\n"
-        data = head + _COMMA.join(lines) + _CLOSE
+        head = COMMA if self.entries else b"\n"
+        data = head + COMMA.join(lines) + CLOSE
         lacking = self.size + len(data) + GROWTH - self._length
         if lacking > 0:
             self._grow((lacking + GROWTH - 1) // GROWTH * GROWTH)
@@ -141,8 +80,8 @@ class LossFile:
         offset = self.size + len(head)
         for entry, line in zip(entries, lines, strict=True):
             self._note(offset, entry["step"], entry["attempt"])
-            offset += len(line) + len(_COMMA)
-        self._reach(self.size + len(data) - len(_CLOSE), data[: -len(_CLOSE)])
+            offset += len(line) + len(COMMA)
+        self._reach(self.size + len(data) - len(CLOSE), data[: -len(CLOSE)])
         self._dirty = True
 
     def sync(self) -> None:
@@ -173,7 +112,7 @@ class LossFile:
         with self.path.open("rb") as file:
             file.seek(size)
             for raw in file:
-                if raw.startswith(_HEAD):
+                if raw.startswith(HEAD):
                     yield jsontext.quick(raw.rstrip(b",\n"))
                 elif raw.startswith(b"]"):
                     return
@@ -230,7 +169,7 @@ class LossFile:
             if at == self._length:
                 os.ftruncate(self._file.fd, at)
             elif done:
-                write_at(self._file.fd, (_CLOSE + b" " * done)[:done], at)
+                write_at(self._file.fd, (CLOSE + b" " * done)[:done], at)
             raise
         self._length = max(self._length, at + len(data))
 
@@ -243,9 +182,9 @@ class LossFile:
             for raw in file:
                 if offset >= mark.size:
                     break
-                if raw.startswith(_HEAD):
-                    step, attempt, _ = raw[len(_HEAD) :].split(b",", 2)
-                    self._note(offset, int(step), int(attempt[len(_ATTEMPT) :]))
+                if raw.startswith(HEAD):
+                    step, attempt, _ = raw[len(HEAD) :].split(b",", 2)
+                    self._note(offset, int(step), int(attempt[len(ATTEMPT) :]))
                 offset += len(raw)
         self.size, self._hash = mark.size, hashed
         return True
@@ -256,13 +195,13 @@ class LossFile:
             file.seek(offset := self.size if self.entries else 0)
             raw = file.readline()
             if self.entries:
-                bad = "" if raw in (b"\n", _COMMA) else f"entry {self.entries + 1} is not whole"
+                bad = "" if raw in (b"\n", COMMA) else f"entry {self.entries + 1} is not whole"
             else:
-                bad = "" if raw == _OPEN else "it does not begin with ["
+                bad = "" if raw == OPEN else "it does not begin with ["
             offset, comma = offset + len(raw), raw != b"\n"
             while not bad and (raw := file.readline()).strip() != b"]":
                 bad = self._look(raw, offset, comma=comma)
-                offset, comma = offset + len(raw), raw.endswith(_COMMA)
+                offset, comma = offset + len(raw), raw.endswith(COMMA)
             if not bad and (file.readline() or (comma and self.entries)):
                 bad = "it does not end with an entry and ]"
         if bad:
@@ -272,7 +211,7 @@ class LossFile:
         """Note the entry in a line; what is wrong with it, or nothing. `comma`: whether an entry may follow."""
         line = raw.rstrip(b",\n")
         number = f"entry {self.entries + 1}"
-        whole = comma and line.startswith(_HEAD) and raw in (line + b"\n", line + _COMMA)
+        whole = comma and line.startswith(HEAD) and raw in (line + b"\n", line + COMMA)
         if not whole or b" " in line or b"\0" in line:  # a lost page reads as spaces or zeros
             return f"{number} is not whole"
         try:
@@ -280,7 +219,7 @@ class LossFile:
             self._note(offset, entry["step"], entry["attempt"])
         except ValueError:
             return f"{number} cannot be read"
-        self._reach(offset + len(line), (_COMMA if self.entries > 1 else b"\n") + line)
+        self._reach(offset + len(line), (COMMA if self.entries > 1 else b"\n") + line)
         return ""
 
     def _cut(self, why: str) -> None:
@@ -291,18 +230,10 @@ class LossFile:
         if lost:
             with suppress(OSError):
                 publish(self.path.with_name(self.path.name + ".torn"), lost)
-        data = (b"" if self.entries else _OPEN[:1]) + _CLOSE
+        data = (b"" if self.entries else OPEN[:1]) + CLOSE
         self._write(data.ljust(self._length - start), start)
         with about(self.path):
             self._file.sync()
-
-
-def latest(entries: Iterable[Entry]) -> dict[int, Entry]:
-    """The entry in force of each step, by step: the last one recorded."""
-    found: dict[int, Entry] = {}
-    for entry in entries:
-        found[entry["step"]] = entry
-    return dict(sorted(found.items()))
 
 
 def digest(path: Path, size: int) -> str | None:

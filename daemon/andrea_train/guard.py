@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from andrea_rundir.entry import smooth
+from andrea_rundir.entries import smooth
 from andrea_rundir.faults import Halt
 
 ARM_KEEP = 0.98

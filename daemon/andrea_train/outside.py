@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_service.notify import Heartbeat, Notifier
 from andrea_service.signals import Signals
 from andrea_train.console import Console

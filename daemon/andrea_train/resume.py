@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from andrea_corpus.rounds import after
-from andrea_rundir import lossfile, planfile
+from andrea_rundir import entries, planfile
 from andrea_rundir.events import read_back
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
@@ -97,7 +97,7 @@ def place(run: RunDir, past: Record, step: int, *, round_steps: int, batch_size:
     if line is not None and there is not None and there.step == step:
         return Place(dict(there.cursors), dict(there.credits), line.plan, run.plan.name)
     cursors: dict[str, int] = {}
-    for entry in lossfile.latest(e for e in lossfile.read(run.loss) if e["step"] <= step).values():
+    for entry in entries.latest(e for e in entries.read(run.loss) if e["step"] <= step).values():
         for arm, (pulls, *_) in entry["arms"].items():
             cursors[arm] = cursors.get(arm, 0) + pulls
     return Place(cursors, {}, None, run.loss.name if cursors else "")

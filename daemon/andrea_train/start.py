@@ -15,7 +15,7 @@ from andrea_corpus.order import stream_seed
 from andrea_corpus.tokenizer import check_fits
 from andrea_corpus.tokenizer import load as load_tokenizer
 from andrea_rundir import config, loading, seed
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.faults import EXIT_CONFIG, EXIT_OK, Fault, Halt
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import round_of

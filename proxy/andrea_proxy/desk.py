@@ -21,11 +21,12 @@ from andrea_proxy.pivot import Pivot
 from andrea_proxy.policies import Policies
 from andrea_proxy.recorder import Recorder
 from andrea_proxy.samples import Samples
-from andrea_rundir import lossfile
+from andrea_rundir import entries
 from andrea_rundir.config import RunConfig
+from andrea_rundir.entries import Entry
 from andrea_rundir.events import Tail, starts
 from andrea_rundir.faults import BadConfig
-from andrea_rundir.lossfile import Entry, LossFile
+from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
 
@@ -208,7 +209,7 @@ class Desk:
     def _weights(self, number: int) -> dict[str, float] | None:
         """The learner's weights for a round; folded anew where the fold has gone past it."""
         if number not in self.fold.weights and number <= self.fold.weighed:
-            old = weights_since(lossfile.read(self.run.loss), self._new_fold(), number)
+            old = weights_since(entries.read(self.run.loss), self._new_fold(), number)
             self.fold.weights = {**old, **self.fold.weights}
         return self.fold.weights.get(number)
 
@@ -225,7 +226,7 @@ class Desk:
     def _state_at_end(self) -> dict[str, Any]:
         """The state of the policy before, after its last step."""
         if self._ended is None or self._ended["step"] != self.fold.regime.start:
-            self._ended = self._render(refold(lossfile.read(self.run.loss), self._new_fold(), self.fold.regime.start))
+            self._ended = self._render(refold(entries.read(self.run.loss), self._new_fold(), self.fold.regime.start))
         return self._ended
 
     # The sidecars.

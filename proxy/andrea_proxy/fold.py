@@ -12,7 +12,7 @@ from andrea_corpus.rounds import Regime, pulled
 from andrea_proxy import learners
 from andrea_proxy.learners import StepRecord
 from andrea_proxy.policies import Policies
-from andrea_rundir.lossfile import Entry
+from andrea_rundir.entries import Entry
 from andrea_rundir.plan import round_of, round_steps
 
 Weights = dict[str, float]

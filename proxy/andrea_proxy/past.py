@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from andrea_corpus.rounds import Regime, Standing
 from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
-from andrea_rundir import lossfile, planfile, tomlfile
+from andrea_rundir import entries, planfile, tomlfile
 from andrea_rundir.config import RunConfig
+from andrea_rundir.entries import Entry
 from andrea_rundir.events import read, read_back
-from andrea_rundir.lossfile import Entry
 from andrea_rundir.names import RunDir
 from andrea_rundir.planfile import PlanFile
 
@@ -39,7 +39,7 @@ def first_regime(run: RunDir, policies: Policies, standing: Standing | None) -> 
     """The policy that history begins with: that of its first entry, else of the plan, else of the first start that
     got anywhere, else of `policy.toml`. BadConfig when that one cannot be used or is nowhere.
     """
-    first = next(lossfile.read(run.loss), None)
+    first = next(entries.read(run.loss), None)
     names = [first["policy"]] if first is not None else []
     if standing is not None:
         names.append(standing.policy)
@@ -64,7 +64,7 @@ def first_step(run: RunDir) -> int:
     Without an entry it is what the process that made the first step on record had begun from. Not that step less
     one: after a power cut it may lie behind a hole.
     """
-    if (entry := next(lossfile.read(run.loss), None)) is not None:
+    if (entry := next(entries.read(run.loss), None)) is not None:
         return int(entry["step"]) - 1
     begun = max(run.checkpoints(), default=0)
     for event in read(run.events):
@@ -81,9 +81,9 @@ def new_fold(run: RunDir, config: RunConfig, policies: Policies, standing: Stand
     return Fold(policies, regime, seed=config.run.seed, round_steps=config.round_steps, step=first_step(run))
 
 
-def refold(entries: Iterable[Entry], fold: Fold, until: int | None = None) -> Fold:
+def refold(recorded: Iterable[Entry], fold: Fold, until: int | None = None) -> Fold:
     """Fold the first record of every step, up to step `until`."""
-    for entry in entries:
+    for entry in recorded:
         if until is not None and entry["step"] > until:
             break
         if entry["attempt"] == 1:
@@ -91,10 +91,10 @@ def refold(entries: Iterable[Entry], fold: Fold, until: int | None = None) -> Fo
     return fold
 
 
-def weights_since(entries: Iterable[Entry], fold: Fold, number: int) -> dict[int, dict[str, float]]:
+def weights_since(recorded: Iterable[Entry], fold: Fold, number: int) -> dict[int, dict[str, float]]:
     """The weights of all rounds from `number` on, folded anew."""
     found: dict[int, dict[str, float]] = {}
-    for entry in entries:
+    for entry in recorded:
         if entry["attempt"] == 1:
             fold.observe(entry)
             found |= {n: weights for n, weights in fold.weights.items() if n >= number}

@@ -14,9 +14,10 @@ from typing import Any
 from andrea_proxy import state
 from andrea_proxy.past import new_fold, refold
 from andrea_proxy.policies import Policies
-from andrea_rundir import lossfile, sidecars
+from andrea_rundir import entries, lossfile, sidecars
 from andrea_rundir.config import RunConfig
-from andrea_rundir.lossfile import Entry, LossFile
+from andrea_rundir.entries import Entry
+from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 
 _PLACES = ("history", "events")
@@ -44,16 +45,16 @@ def rebuild(run: RunDir, config: RunConfig) -> Rebuilt:
             problem = "there is no .state.json"
     except sidecars.Unusable as why:
         found, problem = None, str(why)
-    entries = list(islice(lossfile.read(run.loss), _covered(found)))
-    content = _folded(run, config, entries, None, found)
+    recorded = list(islice(entries.read(run.loss), _covered(found)))
+    content = _folded(run, config, recorded, None, found)
     if found is None:
-        return Rebuilt(content, len(entries), [], problem)
+        return Rebuilt(content, len(recorded), [], problem)
     kept = {name: value for name, value in found.items() if name not in _PLACES}
     differences = _differences(kept, content)
     mark = state.vouched(found)
     if mark is None or lossfile.digest(run.loss, mark.size) != mark.digest:
         differences.append("history.digest")
-    return Rebuilt(content, len(entries), differences, "")
+    return Rebuilt(content, len(recorded), differences, "")
 
 
 def archived(run: RunDir, config: RunConfig, step: int) -> list[str]:
@@ -61,7 +62,7 @@ def archived(run: RunDir, config: RunConfig, step: int) -> list[str]:
     found = sidecars.load(run.archived(step) / run.state.name)
     if found is None:
         raise sidecars.Unusable(f"there is no {run.state.name}")
-    return _differences(found, _folded(run, config, lossfile.read(run.loss), step, found))
+    return _differences(found, _folded(run, config, entries.read(run.loss), step, found))
 
 
 def write(run: RunDir, config: RunConfig) -> None:
@@ -83,11 +84,11 @@ def write(run: RunDir, config: RunConfig) -> None:
 
 
 def _folded(
-    run: RunDir, config: RunConfig, entries: Iterable[Entry], until: int | None, found: dict[str, Any] | None
+    run: RunDir, config: RunConfig, recorded: Iterable[Entry], until: int | None, found: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The content that the entries up to a step give; what `found` lists as retired for want of a pivot stays."""
     policies = Policies(run, context=config.shape.context, round_steps=config.round_steps)
-    fold = refold(entries, new_fold(run, config, policies, None), until)
+    fold = refold(recorded, new_fold(run, config, policies, None), until)
     plan = state.line_of(run, fold.step, config.round_steps)
     retired = [arm for arm in (found or {}).get("retired", []) if "after" not in arm]
     made = state.render(run, config.run.id, fold, plan, config.optimizer.batch_size, retired)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from andrea_rundir.entry import FIGURES, entry_of
+from andrea_rundir.entries import FIGURES, Entry, entry_of
 from andrea_rundir.events import Event
-from andrea_rundir.lossfile import Entry, LossFile
+from andrea_rundir.lossfile import LossFile
 
 AT_ONCE = 64
 """Entries a write: less than the room that the file grows ahead by."""

@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from andrea_cli import facts
+from andrea_rundir.entries import Entry, parse
 from andrea_rundir.history import Floats, Integers, envelope
-from andrea_rundir.lossfile import Entry, parse
 
 BLOCK = 20
 """Steps over which an arm's pulls and losses are summed."""

@@ -12,7 +12,7 @@ from andrea_cli.main import main
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
 from andrea_rundir import policy
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.names import RunDir
 from harness import make_run
 from harness.commands import CONFIG, Andrea, Done, Tell, Wish

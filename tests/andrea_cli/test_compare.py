@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from andrea_cli import lineage
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import policy_id
 from harness.commands import CONFIG, Andrea

@@ -14,7 +14,7 @@ import pytest
 
 from andrea_cli.main import main
 from andrea_rundir import config, digests
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import figures, sidecar_diff
 from harness.commands import Andrea, snapshot

@@ -10,8 +10,8 @@ import pytest
 
 from andrea_cli.main import main
 from andrea_rundir import digests, inspection
+from andrea_rundir.entries import read
 from andrea_rundir.events import read as read_events
-from andrea_rundir.lossfile import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, entries, sidecar_diff, start, start_proxy, twin_diff, until
 from harness.commands import Andrea, snapshot

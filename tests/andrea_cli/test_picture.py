@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from andrea_cli.picture import COLUMNS, gather
-from andrea_rundir.entry import entry_of
-from andrea_rundir.lossfile import encode
+from andrea_rundir.entries import encode, entry_of
 from andrea_rundir.names import RunDir
 from harness.commands import Andrea, Tell
 

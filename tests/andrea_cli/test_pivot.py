@@ -14,10 +14,10 @@ import pytest
 from andrea_cli.fate import save_first
 from andrea_cli.main import main
 from andrea_rundir import planfile
-from andrea_rundir.events import EventLog
+from andrea_rundir.entries import latest, read
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.faults import Refused
 from andrea_rundir.lock import Lock
-from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT, policy_start
 from andrea_service import identity

@@ -18,8 +18,8 @@ import pytest
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
 from andrea_rundir import planfile, policy
+from andrea_rundir.entries import latest, read
 from andrea_rundir.events import read as read_events
-from andrea_rundir.lossfile import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import SHARE_UNIT
 from andrea_rundir.publish import sweep

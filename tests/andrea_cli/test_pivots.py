@@ -14,7 +14,7 @@ from andrea_proxy import learners
 from andrea_proxy.learners import StepRecord
 from andrea_proxy.rebuild import rebuild
 from andrea_rundir import config, planfile, policy
-from andrea_rundir.lossfile import latest, read
+from andrea_rundir.entries import latest, read
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan
 from harness import make_run

@@ -18,7 +18,7 @@ HOLDER = """
 import os, signal, sys, time
 from pathlib import Path
 from andrea_rundir import digests
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
 from andrea_service import identity

@@ -15,8 +15,8 @@ from andrea_cli.keep import link
 from andrea_corpus.prepare import prepare
 from andrea_corpus.tokenizer import ByteTokenizer
 from andrea_rundir import digests, inspection, policy
+from andrea_rundir.entries import encode, read
 from andrea_rundir.events import starts
-from andrea_rundir.lossfile import encode, read
 from andrea_rundir.names import RunDir
 from harness import Trainer, make_run, start, start_proxy, texts, until
 from harness.commands import Andrea, Done, snapshot

@@ -7,7 +7,7 @@ import pytest
 
 from andrea_cli import facts
 from andrea_cli.vitals import smoothed
-from andrea_rundir.entry import entry_of, smooth
+from andrea_rundir.entries import entry_of, smooth
 from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 from harness.commands import Andrea, Tell

@@ -11,7 +11,6 @@ from andrea_corpus import shards
 from andrea_corpus.order import window_of
 from andrea_corpus.shards import (
     Shard,
-    ShardWriter,
     fingerprint_of,
     group_tokens,
     held_span,
@@ -19,6 +18,7 @@ from andrea_corpus.shards import (
     read_meta,
     split_sizes,
 )
+from andrea_corpus.shardwriter import ShardWriter
 from andrea_corpus.tokenizer import Tokens, token_dtype
 from andrea_rundir.faults import BadConfig
 

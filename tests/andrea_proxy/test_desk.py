@@ -16,9 +16,9 @@ import pytest
 from andrea_proxy.desk import Desk
 from andrea_proxy.rebuild import rebuild
 from andrea_rundir import config, planfile
+from andrea_rundir.entries import Entry, latest, read
 from andrea_rundir.events import segments
 from andrea_rundir.faults import BadConfig
-from andrea_rundir.lossfile import Entry, latest, read
 from andrea_rundir.names import RunDir
 from harness import dry, entries
 from harness.dry import DryTrainer, desk, look, quiet, served

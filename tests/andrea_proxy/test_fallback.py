@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from andrea_rundir.events import EventLog
+from andrea_rundir.entries import read
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.events import read as read_events
-from andrea_rundir.lossfile import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until, wait_step
 from harness.waiting import last_step

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until, wait_step
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from andrea_rundir import lossfile
-from andrea_rundir.events import EventLog, read
+from andrea_rundir import entries
+from andrea_rundir.eventlog import EventLog
+from andrea_rundir.events import read
 from andrea_rundir.excerpt import excerpt, origins
 from andrea_rundir.lossfile import LossFile
 
@@ -113,9 +114,9 @@ def test_the_digest_tells_which_history_it_is(past: Past, tmp_path: Path) -> Non
         loss.append([{"step": event["step"], "attempt": seen[event["step"]], "ema": 1.0, **whole}])
     loss.close()
     for history, count in ((mine, 20), (theirs, 30)):
-        (tmp_path / "other.json").write_bytes(lossfile.excerpt(loss.path, history.has_entry))
-        entries = list(lossfile.read(tmp_path / "other.json"))
-        assert len(entries) == count and max(entry["step"] for entry in entries) == 20
+        (tmp_path / "other.json").write_bytes(entries.excerpt(loss.path, history.has_entry))
+        taken = list(entries.read(tmp_path / "other.json"))
+        assert len(taken) == count and max(entry["step"] for entry in taken) == 20
 
 
 def test_a_file_whose_saving_was_never_told_is_of_the_last_process_that_tried(past: Past) -> None:

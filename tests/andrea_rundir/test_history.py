@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from andrea_rundir import history
-from andrea_rundir.entry import entry_of, smooth
-from andrea_rundir.events import EventLog
+from andrea_rundir.entries import entry_of, smooth
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 

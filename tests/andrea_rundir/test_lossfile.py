@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from andrea_rundir.lossfile import GROWTH, Entry, LossFile, Mark, digest, encode, excerpt, latest, read, read_back
+from andrea_rundir.entries import GROWTH, Entry, encode, excerpt, latest, read, read_back
+from andrea_rundir.lossfile import LossFile, Mark, digest
 
 
 def entry(step: int, attempt: int = 1, **changes: Any) -> Entry:
@@ -295,7 +296,7 @@ def read_twice(path: Path, again: list[int]) -> list[Entry]:
 READER = f"""
 import json, select, sys
 from pathlib import Path
-from andrea_rundir.lossfile import Entry
+from andrea_rundir.entries import Entry
 {inspect.getsource(read_twice)}
 n, again = 0, []
 while not select.select([sys.stdin], [], [], 0)[0]:

@@ -88,7 +88,7 @@ import json, sys
 from andrea_service import signals
 signals.block()
 from pathlib import Path
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
 from andrea_service.identity import me

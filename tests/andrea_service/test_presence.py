@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.faults import Refused
 from andrea_rundir.lock import Lock, write_pidfile
 from andrea_rundir.names import RunDir

@@ -34,7 +34,7 @@ ASK = """
 import json, logging, sys
 from pathlib import Path
 import pynvml
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_train import card
 from andrea_train.outside import Outside
 

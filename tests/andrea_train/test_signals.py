@@ -203,7 +203,7 @@ def test_term_during_sampling_breaks_it_off_and_it_is_made_up_for(make: Make) ->
 def test_term_while_it_waits_for_space_for_events(make: Make) -> None:
     """Without a durable record no fallback round may start: it waits, says so, and still hears SIGTERM."""
     run = make("wait", LONG)
-    full = {"at": "andrea_rundir.events:EventLog.sync", "call": 3, "do": "FALSE", "times": 0}
+    full = {"at": "andrea_rundir.eventlog:EventLog.sync", "call": 3, "do": "FALSE", "times": 0}
     with start(run, hurt=[full]) as trainer:
         until("the pause", lambda: "paused" in trainer.said())
         trainer.signal(signal.SIGTERM)

@@ -35,7 +35,7 @@ FORGET = "andrea_rundir.digests:forget"
 SAMPLE = "andrea_train.sampler:extend"
 PROBE = "andrea_train.probe:Probe.measure"
 UPDATE = "andrea_train.optimizer:AdamW.step"
-EVENT = "andrea_rundir.events:EventLog.append"
+EVENT = "andrea_rundir.eventlog:EventLog.append"
 
 # Each line is one run, hurt by one point a start, in this order; the last start is left alone.
 HURTS: dict[str, list[Point]] = {

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from andrea_rundir import history
-from andrea_rundir.lossfile import LossFile, latest, read
+from andrea_rundir.entries import latest, read
+from andrea_rundir.lossfile import LossFile
 from andrea_rundir.names import RunDir
 from andrea_web import curves as module
 from andrea_web.curves import BLOCK, Curves

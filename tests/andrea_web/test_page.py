@@ -14,8 +14,9 @@ from functools import partial
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from andrea_rundir import lossfile
-from andrea_rundir.events import EventLog, read_back
+from andrea_rundir import entries
+from andrea_rundir.eventlog import EventLog
+from andrea_rundir.events import read_back
 from andrea_rundir.names import RunDir
 from andrea_service.presence import look
 from harness import start, start_proxy, until, wait_step
@@ -168,7 +169,7 @@ def when(text: str) -> float:
 def agrees(page: Page, run: RunDir) -> None:
     """The figures on the page against the files."""
     until("the proxy has caught up", lambda: json.loads(run.state.read_bytes())["step"] == last_step(run))
-    entry = list(lossfile.read(run.loss))[-1]
+    entry = list(entries.read(run.loss))[-1]
     expect(page.locator("#f-step")).to_have_text(f"{entry['step']:,}")
     expect(page.locator("#f-loss")).to_have_text(f"{entry['loss']:.4f}")
     expect(page.locator("#f-ema")).to_have_text(f"{entry['ema']:.4f}")

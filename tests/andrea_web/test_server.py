@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from andrea_rundir import door
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.lock import Lock
 from andrea_rundir.names import RunDir
 from andrea_service import identity

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import start, start_proxy, texts, until
 from harness.waiting import wait_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from crash.disk import Tree
 from crash.readers import key, lay

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from andrea_rundir import digests, inspection
+from andrea_rundir.entries import read as entries
 from andrea_rundir.events import read
-from andrea_rundir.lossfile import read as entries
 from andrea_rundir.names import RunDir
 from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until
 from harness.dry import DryTrainer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until
 

@@ -24,7 +24,7 @@ from statistics import median
 from typing import Any
 
 from andrea_cli.main import main as andrea
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, make_run, start, start_proxy, texts, until
 from harness.waiting import last_step

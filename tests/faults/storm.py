@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from andrea_rundir import checkpoint, digests, inspection
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, make_run, sidecar_diff, start, start_proxy, texts, twin_diff, until
 from harness.twin import plan_in_force

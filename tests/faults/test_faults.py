@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from andrea_rundir.lossfile import read
+from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from faults.pair import PATIENT, STARTERS, finish, is_twin
 from faults.table import ENDS, PROVED, READS, STARTS, Row

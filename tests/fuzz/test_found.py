@@ -14,7 +14,7 @@ from andrea_corpus import shards
 from andrea_proxy import samples
 from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
-from andrea_rundir import config, events, history, jsontext, lock, lossfile, planfile, sidecars, tomlfile
+from andrea_rundir import config, entries, events, history, jsontext, lock, lossfile, planfile, sidecars, tomlfile
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
@@ -48,7 +48,7 @@ def test_a_field_of_another_type_makes_no_event_and_no_entry() -> None:
     with pytest.raises(ValueError, match="loss"):
         events.parse(b'{"event":"step","step":1,"loss":"x"}')
     with pytest.raises(ValueError, match="no entry"):
-        lossfile.parse(b'{"step":4294967296,"attempt":1}')
+        entries.parse(b'{"step":4294967296,"attempt":1}')
 
 
 FAR = (1 << 31) - 1
@@ -78,7 +78,7 @@ def test_a_step_far_off_costs_no_memory(tmp_path: Path) -> None:
 def test_a_gap_in_history_is_not_gone_through_round_by_round(run: RunDir) -> None:
     settings = config.load(run.run_toml)
     policies = Policies(run, context=settings.shape.context, round_steps=settings.round_steps)
-    first = next(lossfile.read(run.loss))
+    first = next(entries.read(run.loss))
     fold = Fold(policies, policies.of(first["policy"]), seed=1, round_steps=settings.round_steps)
     with bounded():
         fold.observe(first)

@@ -20,6 +20,7 @@ from andrea_rundir import (
     config,
     digests,
     door,
+    entries,
     events,
     excerpt,
     history,
@@ -52,7 +53,7 @@ def written_anew(run: RunDir) -> None:
     shutil.copy(run.loss, copy)
     opened = lossfile.LossFile(copy)
     opened.close()
-    assert list(lossfile.read(copy)) == list(opened.since(0)), "what is left is whole"
+    assert list(entries.read(copy)) == list(opened.since(0)), "what is left is whole"
 
 
 def drawn(run: RunDir) -> None:
@@ -116,8 +117,8 @@ READERS: list[tuple[str, Read, Errors]] = [
     ("plan.jsonl", lambda run: list(planfile.read(run.plan)), (ValueError,)),
     ("plan.jsonl", lambda run: planfile.line_of(run.plan, 1), (ValueError,)),
     ("plan.jsonl", followed, ()),
-    (".loss.json", lambda run: lossfile.latest(lossfile.read(run.loss)), ()),
-    (".loss.json", lambda run: list(lossfile.read_back(run.loss)), ()),
+    (".loss.json", lambda run: entries.latest(entries.read(run.loss)), ()),
+    (".loss.json", lambda run: list(entries.read_back(run.loss)), ()),
     (".loss.json", written_anew, ()),
     (".loss.json", drawn, ()),
     (".loss.json", history.curve, ()),

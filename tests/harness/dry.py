@@ -12,7 +12,7 @@ import numpy as np
 from andrea_corpus.dealer import Exhausted
 from andrea_proxy.desk import Desk
 from andrea_rundir import config
-from andrea_rundir.events import EventLog
+from andrea_rundir.eventlog import EventLog
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
 from andrea_rundir.planfile import PlanReader

@@ -11,7 +11,7 @@ import signal
 
 import pytest
 
-from andrea_rundir import lossfile
+from andrea_rundir import entries
 from andrea_rundir.names import RunDir
 from harness import wait_step
 from harness.commands import CONFIG
@@ -130,7 +130,7 @@ def fork(host: Host, run: RunDir) -> RunDir:
 
 
 def recorded(run: RunDir) -> int:
-    return max((entry["step"] for entry in lossfile.read(run.loss)), default=0)
+    return max((entry["step"] for entry in entries.read(run.loss)), default=0)
 
 
 def give_away(host: Host, run: RunDir) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from andrea_rundir import inspection, lossfile
+from andrea_rundir import entries, inspection
 from harness.disk import hanging, slow
 from harness.host import TRAIN, Host
 
@@ -24,7 +24,7 @@ def test_stop(host: Host) -> None:
     last = host.last_step(run)
     assert host.newest(run) == last
     inspection.inspect(run.checkpoint(last))
-    host.until("the last entry", lambda: [entry["step"] for entry in lossfile.read(run.loss)][-1] == last)
+    host.until("the last entry", lambda: [entry["step"] for entry in entries.read(run.loss)][-1] == last)
 
 
 def test_a_slow_disk_gets_its_time(host: Host) -> None:
