@@ -16,7 +16,7 @@ help:
 	@echo "make soak       100,000 steps with pivots, forks, restarts and kills: memory, descriptors, history (5 minutes)"
 	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time (an hour)"
 	@echo "make check      format, lint, types, import layers"
-	@echo "make bench      one table of speed, side by side (half an hour, 4 GB of memory and of disk)"
+	@echo "make bench      one table of speed, side by side (three quarters of an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"
 	@echo "make bench-real the learners on real text with a small model (20 minutes; goes on where it was killed)"
 	@echo "make gpu-check  one unattended check of a CUDA machine (5 minutes)"
@@ -49,6 +49,7 @@ check: $(READY)
 	$(BIN)/ruff check --quiet .
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks/*.py
+	$(BIN)/mypy tests/harness/*.py tests/crash/*.py tests/faults/*.py tests/fuzz/*.py
 	$(BIN)/lint-imports
 
 # Two workers for two cores; tests of one file share their runs.

@@ -186,9 +186,9 @@ def _cache(run: RunDir, truth: Truth) -> Iterator[str]:
     content = sidecars.load(run.state)
     if content is None:
         return
-    trusted = state.trusted(content)
-    if run.loss.read_bytes()[:trusted] != truth.loss[:trusted]:
-        yield f".state.json takes {trusted} bytes of .loss.json for durable that are not"
+    mark = state.vouched(content)
+    if mark is None or run.loss.read_bytes()[: mark.size] != truth.loss[: mark.size]:
+        yield f".state.json vouches for bytes of .loss.json that are not durable: {mark}"
     segment, offset = content["events"]["segment"], content["events"]["offset"]
     if offset and not any(int(path.stem) == segment for path in events.segments(run.events)):
         yield f".state.json has read segment {segment} of the events, which is gone: its number will be given again"

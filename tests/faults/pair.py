@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
 from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until
 
 LAST, CADENCE = 60, 10
-PATIENT = {"run": {"plan_wait": 3600.0}, "optimizer": {"max_steps": LAST}}
+PATIENT: dict[str, dict[str, Any]] = {"run": {"plan_wait": 3600.0}, "optimizer": {"max_steps": LAST}}
 HALFWAY: dict[str, object] = {"at": "andrea_train.saver:Saver._prune", "call": 3, "do": "STOP"}
 """The trainer stops as if by SIGSTOP once its third checkpoint is announced: it may be at its end before we can."""
 STARTERS: dict[str, Callable[..., Trainer]] = {"trainer": start, "proxy": start_proxy}

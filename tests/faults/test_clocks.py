@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from faults.pair import HALFWAY, PATIENT, end, is_twin
-from harness import start, start_proxy, until
+from harness import Trainer, start, start_proxy, until
 from harness.preload import library
 
 Make = Callable[..., RunDir]
@@ -63,9 +64,7 @@ def test_the_clock_may_jump_both_ways(make: Make, whole: RunDir, clock: Path) ->
         start(run, hurt=[{**HALFWAY, "times": len(jumps)}], env=env) as trainer,
     ):
         for step, seconds in jumps.items():
-            until(
-                f"the trainer stands still at {step}", lambda step=step: step in run.checkpoints() and trainer.frozen()
-            )
+            until(f"the trainer stands still at {step}", partial(stands_at, run, trainer, step))
             clock.write_text(str(seconds))
             assert nothing_is_negative(run, env)
             trainer.signal(signal.SIGCONT)
@@ -74,6 +73,11 @@ def test_the_clock_may_jump_both_ways(make: Make, whole: RunDir, clock: Path) ->
     stamps = [event["time"] for event in read(run.events)]
     assert stamps != sorted(stamps), "no clock has jumped"
     assert all(event["seconds"] >= 0 for event in read(run.events) if "seconds" in event)
+
+
+def stands_at(run: RunDir, trainer: Trainer, step: int) -> bool:
+    """Whether it has stopped after the checkpoint of a step."""
+    return step in run.checkpoints() and trainer.frozen()
 
 
 def nothing_is_negative(run: RunDir, env: dict[str, str]) -> bool:

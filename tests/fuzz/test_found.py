@@ -101,7 +101,7 @@ def test_a_length_that_is_none_is_too_much(length: str) -> None:
     async def nothing() -> dict[str, object]:
         return {"type": "http.disconnect"}
 
-    found = loops.run(_body(Headers({"content-length": length}), nothing))  # type: ignore[arg-type]
+    found = loops.run(_body(Headers({"content-length": length}), nothing))
     assert found is None
 
 

@@ -94,7 +94,7 @@ def ask(
         answers.append(message)
 
     async def main() -> None:
-        await app.make(Watcher(run), TOKEN)(scope, receive, send)  # type: ignore[arg-type]
+        await app.make(Watcher(run), TOKEN)(scope, receive, send)
 
     loops.run(main())
     assert answers and answers[-1]["type"] == "http.response.body"
