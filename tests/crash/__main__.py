@@ -59,7 +59,7 @@ def go_on(recording: Recording, known: Truth, folder: Path, number: int, of: int
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="crash", description=__doc__)
-    parser.add_argument("--draws", type=int, default=3, help="mixtures drawn for each prefix")
+    parser.add_argument("--draws", type=int, default=5, help="mixtures drawn for each prefix")
     parser.add_argument("--twins", type=int, default=8, help="states from which real processes go on")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
