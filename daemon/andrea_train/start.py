@@ -90,8 +90,10 @@ def _train(
         loop, owed = _assemble(run, settings, outside, device)
     except Stopped:
         notifier.ready("stopped before the first step")
-        events.append("stop", step=max(run.checkpoints(), default=0), reason=signals.stop_reason)
+        step, reason = max(run.checkpoints(), default=0), signals.stop_reason or ""
+        events.append("stop", step=step, reason=reason)
         events.sync()
+        outside.console.end(step, reason)
         return EXIT_OK
     gc.collect()
     gc.freeze()
