@@ -15,8 +15,8 @@ from crash.ops import Op, Recording
 from crash.readers import Readers
 from crash.truth import Truth
 
-SPAN = 40
-"""Deeds after a place of the mutation within which the loss must show."""
+SPAN = 200
+"""Deeds after a place of the mutation within which the loss must show: on a busy machine others come in between."""
 PLACES = 3
 """Places of a mutation that are looked at."""
 
