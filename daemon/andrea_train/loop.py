@@ -222,10 +222,8 @@ class Loop:
         """Publish the state if that is not done, and probe and audit it while the disk is at work; how the save ended
         is seen later."""
         step = self.state.step
-        self.publisher.collect()
-        if not self.publisher.pending:
+        if not self.publisher.save(reason, self.feed):
             return
-        self.publisher.save(reason, self.feed)
         if reason in ("initial", "cadence") and step % self.config.probe.every == 0:
             self.looks.measure(self.state.w, step)
         self.looks.sample(self.state.w, step)

@@ -33,9 +33,11 @@ class Publisher:
         """Whether the state as it is now has no durable checkpoint yet."""
         return self.published != self._state.step
 
-    def save(self, reason: str, feed: Feed) -> None:
-        """Hand a snapshot of the state to the saver, once the save before is done."""
+    def save(self, reason: str, feed: Feed) -> bool:
+        """Hand a snapshot of the state to the saver, once the save before is done; False if that was of this state."""
         self.collect()
+        if not self.pending:
+            return False
         self._outside.events.append(
             "snapshot",
             step=self._state.step,
@@ -48,6 +50,7 @@ class Publisher:
         before = self._guard.best_before_regress() if regressed else None
         keep = Keep(best=self._guard.best_probe_step, before=before, pivot=feed.diet.regime.start)
         self._saver.submit(self._state, reason, keep)
+        return True
 
     def poll(self) -> None:
         """Look at how the save under way ended, if it has."""

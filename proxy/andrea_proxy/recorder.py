@@ -92,10 +92,13 @@ class Recorder:
     def _take(self, event: Event) -> None:
         step = event["step"]
         last = self._last(step)
-        if last is not None and (all(last[n] == event[n] for n in FIGURES) or self._known(step, event["time"])):
-            if last["time"] == event["time"] and any(last[n] != event[n] for n in FIGURES):
-                self._bad.append(f"the entry of step {step} is not what its event says: .loss.json was changed")
-            return
+        if last is not None:
+            if all(last[n] == event[n] for n in FIGURES):
+                return
+            if self._known(step, event["time"]):
+                if last["time"] == event["time"]:
+                    self._bad.append(f"the entry of step {step} is not what its event says: .loss.json was changed")
+                return
         before = self._last(step - 1)
         entry = entry_of(event, 1 if last is None else last["attempt"] + 1, before["ema"] if before else None)
         self._fresh[step] = entry

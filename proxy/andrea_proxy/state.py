@@ -147,6 +147,7 @@ def line_of(run: RunDir, step: int, round_steps: int) -> RoundPlan | None:
 
 def save(run: RunDir, content: Content, loss: LossFile, position: tuple[int, int]) -> None:
     """Write it, keyed by the history on disk, which must be durable. OSError leaves the old one."""
-    history = {"entries": loss.entries, "bytes": loss.mark.size, "digest": loss.mark.digest}
+    mark = loss.mark
+    history = {"entries": loss.entries, "bytes": mark.size, "digest": mark.digest}
     where = {"segment": position[0], "offset": position[1]}
     sidecars.save(run.state, {**content, "history": history, "events": where})
