@@ -27,7 +27,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.publish import BLOCK
 
 SIZES = ("andrea-tiny", "andrea-12m", "andrea-120m")
-PHASES = ("interpreter and imports", "lock, device", "state and staging", "checkpoint", "rest", "first step")
+PHASES = ("interpreter and imports", "lock, device", "state", "checkpoint", "staging and rest", "first step")
 
 
 def write(folder: str, name: str) -> float:
@@ -60,14 +60,18 @@ def write(folder: str, name: str) -> float:
 
 
 def cold(folder: str, name: str) -> dict[str, list[float]]:
-    """Seconds of reading the bare file, of SHA-256 of its bytes, and of our load, into memory that is there already."""
+    """Seconds of reading the bare file, of SHA-256 of its bytes, and of our load into a state that is there already."""
+    import torch
+
     from andrea_rundir import loading
+    from andrea_train.state import State
 
     shape, path = shape_of(name), RunDir(Path(folder) / "run").checkpoint(1)
     size = path.stat().st_size
     buffer = memoryview(touched(size + BLOCK))
     image = buffer[:size]
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    state = State(shape, torch.device("cpu"))
 
     def raw() -> float:
         evict(path)
@@ -86,7 +90,7 @@ def cold(folder: str, name: str) -> dict[str, list[float]]:
     def load() -> float:
         evict(path)
         began = time.perf_counter()
-        loading.load(path, image, step=1, n_params=shape.n_params, digest=digest)
+        loading.load(path, state.fill, step=1, n_params=shape.n_params, digest=digest)
         return time.perf_counter() - began
 
     return pairs.alternate({"raw": raw, "sha": sha, "load": load}, ROUNDS)
@@ -97,15 +101,13 @@ def ours(folder: str, name: str) -> float:
     import torch
 
     from andrea_rundir import loading
-    from andrea_train.state import Staging, State
+    from andrea_train.state import State
 
     run, shape = RunDir(Path(folder) / "run"), shape_of(name)
     state = State(shape, torch.device("cpu"))
     evict(run.checkpoint(1))
     began = time.perf_counter()
-    staging = Staging(shape.n_params, torch.device("cpu"))
-    assert loading.choose(run, staging.image, n_params=shape.n_params) is not None
-    staging.restore(state)
+    assert loading.choose(run, state.fill, n_params=shape.n_params) is not None
     return time.perf_counter() - began
 
 

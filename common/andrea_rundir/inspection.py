@@ -15,7 +15,7 @@ import numpy as np
 from andrea_rundir.checkpoint import REGIONS, Values, opened, read_header, unsound, values_of
 from andrea_rundir.layout import Parameter, Shape, parameters
 from andrea_rundir.names import checkpoint_step
-from andrea_rundir.scan import ring, scan
+from andrea_rundir.scan import scan
 
 
 @dataclass
@@ -72,7 +72,7 @@ def inspect(path: Path, shape: Shape | None = None) -> Facts:
             bad.append(reason)
 
     with opened(path) as (fd, size):
-        digest = scan(fd, size, ring(), look)
+        digest = scan(fd, size, look)
     regions = {name: _merged([tensor[name] for tensor in tensors.values()]) for name in REGIONS}
     for region in (*regions.values(), *(region for tensor in tensors.values() for region in tensor.values())):
         region.norm = math.sqrt(region.norm)

@@ -1,4 +1,4 @@
-"""The checkpoint that a run goes on from: the newest valid one, verified while it is read into memory.
+"""The checkpoint that a run goes on from: the newest valid one, verified while it is read.
 
 Writes nothing; `set_aside` renames what was passed over. Imports our checkpoint, scan, digests, names, publish, faults.
 """
@@ -15,7 +15,7 @@ from andrea_rundir.checkpoint import HEADER, Invalid, file_size, header_of, open
 from andrea_rundir.faults import NoCheckpoint
 from andrea_rundir.names import RunDir
 from andrea_rundir.publish import aside, fsync_dir
-from andrea_rundir.scan import scan
+from andrea_rundir.scan import Look, scan
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Choice:
-    """The checkpoint to resume from, already in memory, and every newer one that was passed over."""
+    """The checkpoint to resume from, already taken over, and every newer one that was passed over."""
 
     step: int
     path: Path
@@ -37,17 +37,16 @@ class Choice:
     passed: list[Passed] = field(default_factory=list)
 
 
-def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str | None) -> str:
-    """Reads the file into `image`, verifying it on the way; returns its SHA-256 in hex.
+def load(path: Path, take: Look, *, step: int, n_params: int, digest: str | None) -> str:
+    """Verifies the file while `take` is shown all of it, on a thread of its own; returns its SHA-256 in hex.
 
-    `image`: exactly `file_size(n_params)` bytes, page-aligned for full speed. `digest`: what it should be,
-    None when nothing is on record. Invalid says what was found and expected; `image` is undefined then.
+    `digest`: what it should be, None when nothing is on record. Invalid says what was found and expected: nothing
+    that was taken counts then.
     """
-    if len(image) != file_size(n_params):
-        raise ValueError(f"an image of {len(image)} bytes for {n_params} parameters")
     bad: list[str] = []
 
     def look(start: int, piece: memoryview) -> None:
+        take(start, piece)
         if reason := unsound(start, piece, n_params):
             bad.append(reason)
 
@@ -57,7 +56,7 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
         header = header_of(os.pread(fd, HEADER.size, 0), size)
         if header.step != step:
             raise Invalid(f"the header says step {header.step}, expected {step}")
-        found = scan(fd, size, lambda start, end: image[start:end], look)
+        found = scan(fd, size, look)
     if digest is not None and found != digest:
         raise Invalid(f"SHA-256 is {found}, expected {digest}")
     if bad:
@@ -65,8 +64,9 @@ def load(path: Path, image: memoryview, *, step: int, n_params: int, digest: str
     return found
 
 
-def choose(run: RunDir, image: memoryview, *, n_params: int) -> Choice | None:
-    """Loads the newest valid checkpoint of `run` into `image`; None when there is nothing of that name.
+def choose(run: RunDir, take: Look, *, n_params: int) -> Choice | None:
+    """Finds the newest valid checkpoint of `run`, of all the last that `take` is shown; None when there is no file of
+    that name.
 
     NoCheckpoint, with every candidate and reason, when there are some and none is valid. A file without a
     digest line is used (`has_digest_line` tells); one that the line contradicts is not.
@@ -79,7 +79,7 @@ def choose(run: RunDir, image: memoryview, *, n_params: int) -> Choice | None:
     for step, path in reversed(candidates.items()):
         line = lines.get(path.name)
         try:
-            digest = load(path, image, step=step, n_params=n_params, digest=line)
+            digest = load(path, take, step=step, n_params=n_params, digest=line)
         except Invalid as reason:
             passed.append(Passed(path, str(reason)))
         else:

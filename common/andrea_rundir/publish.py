@@ -83,7 +83,7 @@ def aside(path: Path, suffix: str = ".bad") -> Path:
 
 
 def image_buffer(size: int) -> mmap.mmap:
-    """Page-aligned memory for `publish_image` and `loading.load`, in huge pages where the kernel has them.
+    """Page-aligned memory for `publish_image` and `scan`, in huge pages where the kernel has them.
 
     At 1.18 GB they make the first touch three times as fast and O_DIRECT half as dear: fewer pages to pin.
     """

@@ -1,4 +1,4 @@
-"""One pass over a checkpoint file: read, hashed and looked at beside each other.
+"""One pass over a checkpoint file: read, hashed and looked at beside each other, in a few pieces of memory.
 
 So verifying costs little more than the slowest of the three. Writes nothing. Imports the standard library, our
 checkpoint and publish.
@@ -21,18 +21,23 @@ _DEPTH = 4
 """Pieces that may wait for hashing and looking while the next is read."""
 
 
-def scan(fd: int, size: int, place: Callable[[int, int], memoryview], look: Callable[[int, memoryview], None]) -> str:
-    """Reads the file once, in pieces, into the buffers that `place(start, end)` names; returns the SHA-256.
+Look = Callable[[int, memoryview], None]
+"""Is shown each piece of a file, in order: where it begins, and its bytes, which are there until the call returns."""
 
-    One thread hashes and one calls `look(start, piece)`, both in file order, while this one reads on. At most
-    `_DEPTH` pieces are out at a time, so a ring of `_DEPTH + 1` is never overwritten too early.
+
+def scan(fd: int, size: int, look: Look) -> str:
+    """Reads the file once; returns the SHA-256 of its bytes in hex.
+
+    One thread hashes and one looks, both in file order, while this one reads on. At most `_DEPTH` pieces are out at a
+    time, so a ring of `_DEPTH + 1` is never overwritten too early.
     """
+    ring = memoryview(image_buffer((_DEPTH + 1) * _PIECE))
     digest = hashlib.sha256()
     out: deque[tuple[Future[None], Future[None]]] = deque()
     direct = set_direct(fd, True)
     with ThreadPoolExecutor(1) as hasher, ThreadPoolExecutor(1) as looker:
         for start in range(0, size, _PIECE):
-            piece = place(start, min(start + _PIECE, size))
+            piece = ring[start % len(ring) :][: min(_PIECE, size - start)]
             direct = _fill(fd, piece, start, direct)
             out.append((hasher.submit(digest.update, piece), looker.submit(look, start, piece)))
             if len(out) > _DEPTH:
@@ -42,17 +47,6 @@ def scan(fd: int, size: int, place: Callable[[int, int], memoryview], look: Call
             for work in pair:
                 work.result()
     return digest.hexdigest()
-
-
-def ring() -> Callable[[int, int], memoryview]:
-    """Where `scan` may put pieces that nobody keeps: bounded memory, used again and again."""
-    memory = memoryview(image_buffer((_DEPTH + 1) * _PIECE))
-
-    def place(start: int, end: int) -> memoryview:
-        at = start % len(memory)
-        return memory[at : at + end - start]
-
-    return place
 
 
 def _fill(fd: int, piece: memoryview, start: int, direct: bool) -> bool:

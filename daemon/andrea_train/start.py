@@ -110,12 +110,11 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
     tokenizer = load_tokenizer(run.data / "tokenizer.json")
     check_fits(tokenizer, shape.vocab_size, str(run.run_toml))
     state = State(shape, device)
-    staging = Staging(shape.n_params, device)
-    chosen = loading.choose(run, staging.image, n_params=shape.n_params)
+    chosen = loading.choose(run, state.fill, n_params=shape.n_params)
     if chosen is None:
         state.w.copy_(model.initial(shape, stream_seed(settings.run.seed, "weights", 0)))
     else:
-        staging.restore(state)
+        state.step = chosen.step
     past = record(run.events, state.step)
     terms = Terms(settings.run.seed, shape.context, settings.optimizer.batch_size, settings.round_steps)
     here = place(run, past, state.step, round_steps=terms.round_steps, batch_size=terms.batch_size)
@@ -124,7 +123,7 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
     account.begun(settings, outside, device, state.step, past, diet)
     if chosen is not None:
         account.chosen(outside, chosen, here)
-    saver = Saver(run, staging, outside.events, settings.checkpoint)
+    saver = Saver(run, Staging(shape.n_params, device), outside.events, settings.checkpoint)
     lengths = tokenizer.byte_lengths()
 
     def make_looks(diet: Diet) -> tuple[Audit, Probe]:

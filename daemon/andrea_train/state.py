@@ -1,15 +1,15 @@
 """The training state, which *is* the checkpoint file: weights, m and v as flat vectors in file order.
 
 Promises that a snapshot is three copies into one page-aligned buffer of exactly the file's bytes, allocated once; that
-on CUDA they run beside whatever comes next, up to the next update, which waits for them on the device. Imports torch;
-writes no file.
+on CUDA they run beside whatever comes next, up to the next update, which waits for them on the device; and that a file
+is read into the vectors themselves, piece by piece. Imports torch; writes no file.
 """
 
 from __future__ import annotations
 
 import torch
 
-from andrea_rundir.checkpoint import HEADER, file_size
+from andrea_rundir.checkpoint import HEADER, file_size, values_of
 from andrea_rundir.layout import Shape
 from andrea_rundir.publish import image_buffer
 
@@ -26,6 +26,12 @@ class State:
         self.read: torch.cuda.Event | None = None
         """The end of the copy that may still be reading these vectors on the device."""
 
+    def fill(self, start: int, piece: memoryview) -> None:
+        """Take over the values in `piece`, which begins at byte `start` of a checkpoint file; `step` is left alone."""
+        for name, first, values in values_of(start, piece, self.shape.n_params):
+            vector: torch.Tensor = getattr(self, name)
+            vector[first : first + len(values)].copy_(torch.from_numpy(values))
+
     def about_to_change(self) -> None:
         """Have what the device does next wait for a snapshot under way; the host goes on at once."""
         if self.read is not None:
@@ -34,20 +40,20 @@ class State:
 
 
 class Staging:
-    """One checkpoint's bytes in memory, `[header|w|m|v]`: what the disk is written from and read into."""
+    """One checkpoint's bytes in memory, `[header|w|m|v]`: what the disk is written from."""
 
     def __init__(self, n_params: int, device: torch.device) -> None:
         size = file_size(n_params)
         self._device = device
         self.n_params = n_params
         self._map = image_buffer(size)
-        # Fresh memory costs several times the copy. That is paid before the first step: by the load of a checkpoint,
-        # beside which the hashing goes on, or by the snapshot of step 0.
         self.image = memoryview(self._map)[:size]
         self.w, self.m, self.v = (
             torch.frombuffer(self._map, dtype=torch.float32, count=n_params, offset=8 + 4 * n_params * i)
             for i in range(3)
         )
+        for vector in (self.w, self.m, self.v):
+            vector.zero_()  # fresh memory costs several times the copy: that is paid here, not by the first snapshot
         self._stream: torch.cuda.Stream | None = None
         self._copied: torch.cuda.Event | None = None
         if device.type == "cuda":  # only into registered memory does the device copy beside its other work
@@ -72,9 +78,3 @@ class Staging:
         """Until the snapshot is complete: whoever reads `image` calls it first, on any thread."""
         if self._copied is not None:
             self._copied.synchronize()
-
-    def restore(self, state: State) -> None:
-        """Copy the verified file in `image` out to the state."""
-        state.step = HEADER.unpack_from(self._map, 0)[0]
-        for mine, theirs in zip((self.w, self.m, self.v), (state.w, state.m, state.v), strict=True):
-            theirs.copy_(mine)

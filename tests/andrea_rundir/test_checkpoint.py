@@ -43,6 +43,19 @@ def buffer(n: int = N) -> memoryview:
     return memoryview(image_buffer(file_size(n)))
 
 
+def into(image: memoryview) -> scan.Look:
+    """Takes a file into `image`."""
+
+    def take(start: int, piece: memoryview) -> None:
+        image[start : start + len(piece)] = piece
+
+    return take
+
+
+def ignore(start: int, piece: memoryview) -> None:
+    """Takes nothing."""
+
+
 def content(step: int, n: int = N) -> bytearray:
     values = np.random.default_rng(step).standard_normal(3 * n).astype("<f4")
     values[2 * n :] **= 2
@@ -60,7 +73,7 @@ def write(run: RunDir, step: int, data: bytes | None = None, *, line: bool = Tru
 
 def refusal(path: Path, step: int = 100, n: int = N, digest: str | None = None) -> str:
     with pytest.raises(Invalid) as raised:
-        load(path, buffer(n), step=step, n_params=n, digest=digest)
+        load(path, ignore, step=step, n_params=n, digest=digest)
     assert "\n" not in str(raised.value)
     return str(raised.value)
 
@@ -80,8 +93,8 @@ def test_file_size_is_the_published_one() -> None:
 
 def test_load_gives_every_byte_and_the_digest(run: RunDir, small_pieces: None) -> None:
     digest, image = write(run, 100), buffer()
-    assert load(run.checkpoint(100), image, step=100, n_params=N, digest=None) == digest
-    assert load(run.checkpoint(100), image, step=100, n_params=N, digest=digest) == digest
+    assert load(run.checkpoint(100), into(image), step=100, n_params=N, digest=None) == digest
+    assert load(run.checkpoint(100), into(image), step=100, n_params=N, digest=digest) == digest
     assert image == content(100)
 
 
@@ -89,33 +102,22 @@ def test_load_gives_every_byte_and_the_digest(run: RunDir, small_pieces: None) -
 def test_sizes_around_blocks_and_pieces(run: RunDir, n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "_PIECE", 1 << 20)
     digest, image = write(run, 100, content(100, n)), buffer(n)
-    assert load(run.checkpoint(100), image, step=100, n_params=n, digest=digest) == digest
+    assert load(run.checkpoint(100), into(image), step=100, n_params=n, digest=digest) == digest
     assert hashlib.sha256(image).hexdigest() == digest
     assert inspect(run.checkpoint(100)).digest == digest
 
 
-def test_load_works_without_o_direct_and_into_any_buffer(mount: Callable[..., Path]) -> None:
-    """ramfs refuses O_DIRECT when it is set; a misaligned buffer is refused when it is read into."""
+def test_load_works_without_o_direct(mount: Callable[..., Path]) -> None:
+    """ramfs refuses O_DIRECT when it is set."""
     run = RunDir(mount("ramfs"))
-    digest = write(run, 100)
-    assert load(run.checkpoint(100), buffer(), step=100, n_params=N, digest=digest) == digest
-
-
-def test_load_works_into_a_misaligned_buffer(run: RunDir) -> None:
-    digest, image = write(run, 100), memoryview(image_buffer(SIZE + 4))[4:]
-    assert load(run.checkpoint(100), image, step=100, n_params=N, digest=digest) == digest
+    digest, image = write(run, 100), buffer()
+    assert load(run.checkpoint(100), into(image), step=100, n_params=N, digest=digest) == digest
     assert image == content(100)
 
 
 def test_read_header(run: RunDir) -> None:
     write(run, 100)
     assert read_header(run.checkpoint(100)) == Header(100, N)
-
-
-def test_an_image_of_another_size_is_a_bug(run: RunDir) -> None:
-    write(run, 100)
-    with pytest.raises(ValueError, match="image"):
-        load(run.checkpoint(100), buffer(N + 1), step=100, n_params=N, digest=None)
 
 
 # --- damage ------------------------------------------------------------------------------------------------
@@ -195,7 +197,7 @@ def test_v_is_zero_or_more_and_minus_zero_is_zero(run: RunDir, small_pieces: Non
     )
     for where, value in ((N + 3, -1e-30), (2 * N + 3, -0.0), (2 * N, 3.4e38), (0, -3.4e38)):
         digest = write(run, 100, poisoned(where, value))
-        load(run.checkpoint(100), buffer(), step=100, n_params=N, digest=digest)
+        load(run.checkpoint(100), ignore, step=100, n_params=N, digest=digest)
 
 
 @pytest.mark.parametrize(
@@ -220,11 +222,10 @@ def test_what_is_no_file_is_refused_and_hangs_nobody(run: RunDir, make: Callable
 def test_a_bad_sector_is_a_reason(run: RunDir, traced: Callable[..., tuple[int, str, list[str]]]) -> None:
     write(run, 100)
     code = f"""
-import mmap
 from pathlib import Path
 from andrea_rundir.loading import *
 try:
-    load(Path({str(run.checkpoint(100))!r}), memoryview(mmap.mmap(-1, {SIZE})), step=100, n_params={N}, digest=None)
+    load(Path({str(run.checkpoint(100))!r}), lambda *_: None, step=100, n_params={N}, digest=None)
 except Invalid as reason:
     print(reason)
 """
@@ -235,7 +236,7 @@ except Invalid as reason:
 def test_a_shortage_of_the_process_is_no_fault_of_the_file(run: RunDir) -> None:
     for step in (100, 200):
         write(run, step)
-    image, limits = buffer(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken = [os.open("/dev/null", os.O_RDONLY)]
     resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 3, limits[1]))
     try:
@@ -243,35 +244,31 @@ def test_a_shortage_of_the_process_is_no_fault_of_the_file(run: RunDir) -> None:
             while True:
                 taken.append(os.open("/dev/null", os.O_RDONLY))
         with pytest.raises(Refused, match="cannot be read now"):
-            load(run.checkpoint(200), image, step=200, n_params=N, digest=None)
+            load(run.checkpoint(200), ignore, step=200, n_params=N, digest=None)
     finally:
         for fd in taken:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    chosen = choose(run, image, n_params=N)
+    chosen = choose(run, ignore, n_params=N)
     assert chosen is not None and chosen.step == 200 and not chosen.passed
 
 
 def test_a_file_that_shrinks_while_it_is_read_is_refused(run: RunDir, small_pieces: None) -> None:
-    write(run, 100)
-    image = buffer()
+    write(run, 100, content(100, 10_000))
 
-    def place(start: int, end: int) -> memoryview:
-        if start:
-            os.truncate(run.checkpoint(100), 5000)
-        return image[start:end]
+    def look(start: int, piece: memoryview) -> None:
+        if start == 0:  # no more than five pieces can have been read by now
+            os.truncate(run.checkpoint(100), 40_000)
 
-    fd = os.open(run.checkpoint(100), os.O_RDONLY)
-    with pytest.raises(Invalid, match="ends at byte 5000 while it is read"):
-        scan.scan(fd, SIZE, place, lambda start, piece: None)
-    os.close(fd)
+    with run.checkpoint(100).open("rb") as file, pytest.raises(Invalid, match="ends at byte 40000 while it is read"):
+        scan.scan(file.fileno(), file_size(10_000), look)
 
 
 def test_no_descriptor_is_left_open(run: RunDir) -> None:
     write(run, 100)
     (run.root / "folder").mkdir()
     before = len(os.listdir("/proc/self/fd"))
-    load(run.checkpoint(100), buffer(), step=100, n_params=N, digest=None)
+    load(run.checkpoint(100), ignore, step=100, n_params=N, digest=None)
     inspect(run.checkpoint(100))
     read_header(run.checkpoint(100))
     refusal(run.checkpoint(100), step=200)
@@ -285,14 +282,14 @@ def test_no_descriptor_is_left_open(run: RunDir) -> None:
 
 def test_an_empty_run_has_nothing_to_choose(run: RunDir) -> None:
     (run.root / "step_000100.bin.bad").write_bytes(content(100))
-    assert choose(run, buffer(), n_params=N) is None
+    assert choose(run, ignore, n_params=N) is None
 
 
 def test_the_newest_is_taken_by_number(run: RunDir) -> None:
     image = buffer()
     for step in (999_900, 1_000_000, 100):
         write(run, step)
-    choice = choose(run, image, n_params=N)
+    choice = choose(run, into(image), n_params=N)
     assert choice is not None
     assert (choice.step, choice.path, choice.passed) == (1_000_000, run.checkpoint(1_000_000), [])
     assert choice.has_digest_line
@@ -310,7 +307,7 @@ def test_bad_newer_ones_are_passed_over_with_reasons_and_the_image_is_the_good_o
     write(run, 700, poisoned(N + 1, math.nan))
     run.checkpoint(300).write_bytes(content(300)[:-4] + b"\0\0\0\0")
     image = buffer()
-    choice = choose(run, image, n_params=N)
+    choice = choose(run, into(image), n_params=N)
     assert choice is not None
     assert (choice.step, choice.has_digest_line) == (200, False)
     assert image == content(200)
@@ -326,7 +323,7 @@ def test_all_bad_is_never_a_new_start(run: RunDir) -> None:
     write(run, 100, b"")
     write(run, 200, poisoned(0, math.nan))
     with pytest.raises(NoCheckpoint) as raised:
-        choose(run, buffer(), n_params=N)
+        choose(run, ignore, n_params=N)
     assert raised.value.exit_code == 78
     assert raised.value.found.splitlines() == [
         "step_000200.bin: the header says step 100, expected 200",
@@ -337,7 +334,7 @@ def test_all_bad_is_never_a_new_start(run: RunDir) -> None:
 def test_unreadable_digest_lines_are_missing_ones(run: RunDir) -> None:
     write(run, 100, line=False)
     run.sums.mkdir()
-    choice = choose(run, buffer(), n_params=N)
+    choice = choose(run, ignore, n_params=N)
     assert choice is not None
     assert not choice.has_digest_line
 

@@ -19,7 +19,7 @@ from typing import Any
 from andrea_proxy import state
 from andrea_proxy.desk import Desk
 from andrea_proxy.rebuild import rebuild
-from andrea_rundir import checkpoint, config, events, loading, planfile, publish, sidecars
+from andrea_rundir import config, events, loading, planfile, publish, sidecars
 from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import Fault
 from andrea_rundir.layout import Shape
@@ -177,8 +177,7 @@ def _trainer(
 
 
 def _choose(run: RunDir, shape: Shape) -> Choice | None:
-    image = memoryview(bytearray(checkpoint.file_size(shape.n_params)))
-    return loading.choose(run, image, n_params=shape.n_params)
+    return loading.choose(run, lambda start, piece: None, n_params=shape.n_params)
 
 
 def _cache(run: RunDir, truth: Truth) -> Iterator[str]:

@@ -104,12 +104,16 @@ def test_on_a_disk(kind: str, tmp_path: Path, sources: dict[str, Path], whole: R
 def holds(run: RunDir, announced: int, whole: RunDir) -> None:
     """What was announced is there, whole, with its history; once a proxy was there all is sound."""
     n_params = config.load(run.run_toml).shape.n_params
-    image = memoryview(bytearray(checkpoint.file_size(n_params)))
-    choice = loading.choose(run, image, n_params=n_params)
+    image = bytearray(checkpoint.file_size(n_params))
+
+    def take(start: int, piece: memoryview) -> None:
+        image[start : start + len(piece)] = piece
+
+    choice = loading.choose(run, take, n_params=n_params)
     assert choice is not None
     assert choice.step >= announced >= 2 * CADENCE
     assert choice.passed == []
-    assert bytes(image) == whole.checkpoint(choice.step).read_bytes()
+    assert image == whole.checkpoint(choice.step).read_bytes()
     proxy = desk(run)
     proxy.turn()
     proxy.close()
