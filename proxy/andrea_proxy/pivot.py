@@ -9,6 +9,7 @@ it. Writes `policy.pending.toml` (by renaming the request), `archive/step_S/` an
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,9 @@ from andrea_rundir.publish import aside, fsync_dir, fsync_file, publish
 
 Say = Callable[[str, int], None]
 """Takes a sentence and the step it is about."""
+
+BEING_WRITTEN_SECONDS = 1.0
+"""How long an empty request may be one that an editor, or `cp`, has made and not filled yet."""
 
 
 class Pivot:
@@ -59,7 +63,7 @@ class Pivot:
     def claim(self, regime: Regime) -> None:
         """Claim the request that lies there, unless one is under way; one that cannot be used is set aside."""
         request = self._run.policy_next
-        if self.pending is not None or not request.exists():
+        if self.pending is not None or not _is_there(request):
             return
         with suppress(FileNotFoundError):  # undone this very moment
             try:
@@ -153,6 +157,15 @@ class Pivot:
             return fingerprints(self._run, rules) == dict(regime.arms)
         except BadConfig:
             return True
+
+
+def _is_there(request: Path) -> bool:
+    """Whether somebody has made a request: an empty file is none yet while it is young."""
+    try:
+        found = request.stat()
+    except FileNotFoundError:
+        return False
+    return found.st_size > 0 or abs(time.time() - found.st_mtime) > BEING_WRITTEN_SECONDS
 
 
 def _harden(request: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -248,3 +249,21 @@ def test_an_edit_that_cannot_be_used_ends_the_proxy_and_not_the_training(
         assert proxy.stop() == 0, proxy.said()
     assert words in proxy.said() and not run.policy_pending.exists()
     assert (run.root / "policy.next.toml.bad").exists() and lines(run) == 2
+
+
+def test_a_request_that_is_still_being_written_is_waited_for(make: Make, sources: dict[str, Path], third: Path) -> None:
+    """An editor makes the file first and fills it then; one that stays empty is refused like any that is no policy."""
+    run, text = make("slow", PATIENT), another(sources, third)
+    with start_proxy(run) as proxy:
+        until("two rounds are planned", lambda: run.plan.exists() and lines(run) >= 2)
+        prepared(run, text, run.root / "elsewhere.toml")
+        with run.policy_next.open("w") as file:
+            time.sleep(0.5)  # looks are made meanwhile: one right away
+            file.write(text)
+        until("it is claimed", run.policy_pending.exists)
+        assert "refused" not in proxy.said()
+        run.policy_pending.unlink()
+        run.policy_next.touch()
+        until("the empty one is refused", lambda: not run.policy_next.exists(), timeout=20)
+        assert proxy.stop() == 0, proxy.said()
+    assert run.policy_pending.exists() is False and "refused" in proxy.said()
