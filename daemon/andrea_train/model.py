@@ -104,7 +104,7 @@ def logits(model: Weights, tokens: Tensor, n_heads: int) -> Tensor:
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each [B, H, T, d/H]
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), layer.wo)
-        x = x + F.linear(F.relu(F.linear(norm(x), layer.fc1)), layer.fc2)
+        x = x + F.linear(F.relu(F.linear(norm(x), layer.fc1), inplace=True), layer.fc2)
     return F.linear(x, model.head)
 
 
