@@ -19,6 +19,7 @@ from andrea_cli.newdir import building, vacant
 from andrea_cli.prepare import prepare
 from andrea_cli.settings import forked, identified, name_of, replaced
 from andrea_cli.source import Source, Verified, copied, opened, verified
+from andrea_cli.stock import nearest, stock
 from andrea_cli.use import start_command
 from andrea_corpus.ledger import fingerprints
 from andrea_rundir import config, policy
@@ -93,11 +94,12 @@ def _wish(args: Namespace) -> _Wish:
         rules.check_rounds(settings.round_steps, str(args.policy))
         if over := args.step % settings.round_steps:
             first = args.step - over
+            between = [step for step in stock(parent) if step % settings.round_steps == 0]
             raise Refused(
                 "a policy begins with a round of the plan, and this step lies inside one",
                 where=f"--step {args.step}",
                 found=f"a round of steps {first + 1} to {first + settings.round_steps}",
-                expected=f"a checkpoint of the cadence, as {first} or {first + settings.round_steps}",
+                expected=f"a checkpoint between two rounds: {nearest(between, args.step)}",
                 todo="or fork without --policy, then andrea pivot NEW --policy FILE",
             )
     return _Wish(parent, before, root, settings, rules)

@@ -98,10 +98,12 @@ def propose(run: RunDir, settings: RunConfig, now: Inforce, policies: Policies, 
     """Check a wish. Usage, BadConfig or Refused say what is wrong with it; nothing is changed."""
     step = now.next_boundary
     if step >= settings.optimizer.max_steps:
+        last = settings.optimizer.max_steps
+        over = (facts.recent(run).step or 0) >= last
         raise Refused(
-            "the run ends before a pivot could take effect",
+            "the run is finished" if over else "the run ends before a pivot could take effect",
             where=str(run.root),
-            found=f"the next boundary is step {step:,}, the run ends at {settings.optimizer.max_steps:,}",
+            found=f"the next boundary is step {step:,}, the run ends at {last:,}",
             expected="a multiple of [checkpoint] every before the end",
             todo="raise [optimizer] max_steps in run.toml, or fork the run",
         )

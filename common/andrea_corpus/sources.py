@@ -65,6 +65,8 @@ def _expand(name: str, arm: Arm, given: str) -> list[Path]:
     matches = sorted(glob.glob(given, recursive=True)) if glob.has_magic(given) and not path.exists() else [given]  # noqa: PTH207
     files = [Path(match) for match in matches if match == given or not Path(match).is_dir()]
     for file in files:
+        if not os.path.exists(file):  # noqa: PTH110 - unlike Path's, it takes a refusal for an answer
+            raise unusable(file, f"no such file, for arm {name}")
         if not format_of(file, arm):
             raise BadConfig(
                 f"arm {name}: the format of a file cannot be told from its name",

@@ -33,6 +33,15 @@ class Growing:
         if self._failed:
             self._renew()
 
+    def stands(self) -> bool:
+        """Whether it is the file that has the name, still: False where somebody has removed or replaced that."""
+        try:
+            return os.path.samestat(os.fstat(self.fd), self.path.stat())
+        except FileNotFoundError:
+            return False
+        except OSError:  # it cannot be told now
+            return True
+
     def close(self) -> None:
         """Let go."""
         os.close(self.fd)

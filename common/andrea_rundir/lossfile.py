@@ -95,6 +95,10 @@ class LossFile:
         self.sync()
         self._file.close()
 
+    def stands(self) -> bool:
+        """Whether what is appended can be found: False where somebody has removed or replaced the file."""
+        return self._file.stands()
+
     def at(self, step: int) -> Entry | None:
         """The last entry of a step; None when there is none."""
         offset = self._offset(step)

@@ -195,6 +195,10 @@ class PlanFile:
             os.ftruncate(self._file.fd, size)
             raise
 
+    def stands(self) -> bool:
+        """Whether what is appended can be found: False where somebody has removed or replaced the file."""
+        return self._file.stands()
+
     def _write(self, data: bytes) -> None:
         while data:
             count = os.write(self._file.fd, data)

@@ -16,7 +16,7 @@ from andrea_corpus.rounds import Regime
 from andrea_proxy import state
 from andrea_proxy.curriculum import Curriculum, Known
 from andrea_proxy.fold import Fold
-from andrea_proxy.past import new_fold, open_plan, refold, weights_since
+from andrea_proxy.past import new_fold, open_plan, refold, standing_without_plan, weights_since
 from andrea_proxy.pivot import Pivot
 from andrea_proxy.policies import Policies
 from andrea_proxy.recorder import Recorder
@@ -68,7 +68,7 @@ class Desk:
             self._recorder.resume(max([self.fold.step, *begun]))
         self._samples = Samples(run, config.run.id, self.fold.regime.id)
         self._pivot = Pivot(run, self._policies, config.run.id, lambda text, step: self.say(text, step, "pivot"))
-        self._edited = self._differs = False
+        self._edited = self._differs = self._sought = False
 
     # What is told.
 
@@ -90,6 +90,11 @@ class Desk:
         standing = self.curriculum.standing
         planned = f"planned to step {standing.step}" if standing is not None else "waits for the trainer"
         return f"step {self.fold.step}, {planned}, policy {self.fold.regime.id}"
+
+    @property
+    def bereft(self) -> bool:
+        """Whether a file was taken from under it: another desk, which opens and repairs everything, must go on."""
+        return not (self._loss.stands() and self._plan.stands())
 
     # A turn.
 
@@ -187,8 +192,8 @@ class Desk:
     def _publish(self) -> None:
         """Plan lines that are due. Entries they rest on are made durable first."""
         curriculum, fold = self.curriculum, self.fold
-        if curriculum.standing is None and not self._loss.entries and not self._fallbacks:
-            curriculum.begin(fold.regime, fold.step)
+        if curriculum.standing is None and not self._fallbacks:
+            self._begin()
         known = Known(fold.step, self._weights, fold.lifetime)
         if self._synced != (synced := round_of(fold.step + 1, self._size)):
             self._loss.sync()
@@ -205,6 +210,23 @@ class Desk:
             if wanted is not None and line.plan.first == self._policies.of(line.plan.policy).start + 1:
                 self.say(f"policy {line.plan.policy} begins with step {line.plan.first}", line.plan.first, "pivot")
         self.say_once("limits", "; ".join(curriculum.notes))
+
+    def _begin(self) -> None:
+        """A plan without a line: the run begins, or its plan is gone."""
+        if not self._loss.entries:
+            self.curriculum.begin(self.fold.regime, self.fold.step)
+        elif not self._sought:
+            self._sought = True
+            first = self._new_fold()
+            if max(self.run.checkpoints(), default=first.step) == first.step:
+                self.curriculum.begin(first.regime, first.step)
+            else:
+                self.curriculum.standing = standing_without_plan(self.run, self._batch)
+            standing = self.curriculum.standing
+            then = (
+                "waits for a round of the trainer's" if standing is None else f"goes on with step {standing.step + 1}"
+            )
+            self.say(f"plan.jsonl is gone, its lines up to step {self.fold.step} with it: it {then}")
 
     def _weights(self, number: int) -> dict[str, float] | None:
         """The learner's weights for a round; folded anew where the fold has gone past it."""

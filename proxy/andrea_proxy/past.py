@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from andrea_corpus.rounds import Regime, Standing
+from andrea_corpus.rounds import Regime, Standing, after
 from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
 from andrea_rundir import entries, planfile, tomlfile
@@ -15,7 +15,9 @@ from andrea_rundir.config import RunConfig
 from andrea_rundir.entries import Entry
 from andrea_rundir.events import read, read_back
 from andrea_rundir.names import RunDir
+from andrea_rundir.plan import RoundPlan
 from andrea_rundir.planfile import PlanFile
+from andrea_rundir.shapes import is_whole
 
 
 def open_plan(run: RunDir, say: Callable[[str], None]) -> PlanFile:
@@ -73,6 +75,19 @@ def first_step(run: RunDir) -> int:
         elif event["event"] == "step":
             break
     return begun
+
+
+def standing_without_plan(run: RunDir, batch_size: int) -> Standing | None:
+    """Where the round leaves the run that the newest checkpoint lies in, as the trainer recorded both: from there on
+    planning gives again what it gave. None where no round is on record."""
+    present = run.checkpoints()
+    for event in read_back(run.events):
+        if event["event"] == "snapshot" and event["step"] in present and is_whole(event) and event["round"]:
+            try:
+                return after(RoundPlan.from_json(event["round"]), batch_size)
+            except ValueError:  # damaged, or of another batch size: the trainer cannot go on from there either
+                continue
+    return None
 
 
 def new_fold(run: RunDir, config: RunConfig, policies: Policies, standing: Standing | None) -> Fold:

@@ -54,7 +54,7 @@ class _Service:
         self._told = ("", 0.0)
 
     def serve(self, settings: config.RunConfig) -> bool:
-        """True when the trainer has started with another configuration and it is to be read anew."""
+        """True when all is to be read anew: the trainer has started with another configuration, or a file is gone."""
         log = journal.setup(settings.run.name)
         if not self._ready:
             self._notifier.extend(START_SECONDS)
@@ -62,7 +62,7 @@ class _Service:
         anew = False
         with Watch(self._run, desk.say) as watch:
             take_aborts()
-            while not self._stopping() and not (anew := self._outdated(desk, settings)):
+            while not self._stopping() and not (anew := self._outdated(desk, settings) or self._bereft(desk)):
                 trouble = self._turn(desk)
                 if not self._ready and self._alive():
                     self._ready = True
@@ -112,6 +112,14 @@ class _Service:
     def _stopping(self) -> bool:
         self._heartbeat.beat()
         return self._signals.stop_wanted.is_set()
+
+    def _bereft(self, desk: Desk) -> bool:
+        """Whether it misses a file of its own, and not the whole run: that may come back."""
+        try:
+            demand_standing()
+        except Refused:
+            return False
+        return desk.bereft
 
     def _outdated(self, desk: Desk, settings: config.RunConfig) -> bool:
         """Whether the newest start of the trainer was with a configuration that is now in run.toml and not ours."""

@@ -15,7 +15,7 @@ import pytest
 
 from andrea_proxy.desk import Desk
 from andrea_proxy.rebuild import rebuild
-from andrea_rundir import config, planfile
+from andrea_rundir import config, events, planfile
 from andrea_rundir.entries import Entry, latest, read
 from andrea_rundir.events import segments
 from andrea_rundir.faults import BadConfig
@@ -111,19 +111,6 @@ def test_a_damaged_plan_is_set_aside_and_gone_on_from(line: int, run: RunDir, ca
     after = {found.plan.round: found.plan.to_json() for found in planfile.read(run.plan)}
     if line == -1:  # the newest line is planned anew, from what was folded, and comes out the same
         assert after[before[-1]["round"]] == {name: before[-1][name] for name in after[before[-1]["round"]]}
-
-
-def test_a_plan_that_is_gone_is_gone_on_from(run: RunDir) -> None:
-    run.plan.unlink()
-    proxy = desk(run)
-    proxy.turn()
-    trainer = DryTrainer(run, served(proxy, patient=False))
-    for _ in range(STEPS, 120):
-        trainer.train(trainer.step + 1)
-        proxy.turn()
-    proxy.close()
-    flags = {entry["step"]: entry["flags"] for entry in read(run.loss)}
-    assert flags[STEPS + 1] == ["fallback"] and flags[120] == [] and is_folded_right(run)
 
 
 def test_an_event_that_cannot_be_read_is_said_and_passed_over(run: RunDir, caplog: pytest.LogCaptureFixture) -> None:
@@ -326,3 +313,40 @@ def test_another_batch_size_is_gone_over_to(run: RunDir) -> None:
     entry = latest(read(run.loss))
     assert entry[61]["flags"] == ["fallback"] and entry[120]["flags"] == []
     assert sum(pulls for pulls, *_ in entry[120]["arms"].values()) == 6
+
+
+@pytest.mark.parametrize("state", [True, False])
+@pytest.mark.parametrize("last", [STEPS, STEPS + 3, STEPS + 13])
+def test_a_plan_that_is_gone_is_made_again_from_where_the_trainer_goes_on(
+    last: int, state: bool, run: RunDir, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At a checkpoint, behind one, or a round behind one: the same lines, and the same steps."""
+    whole = quiet(RunDir(Path(shutil.copytree(run.root, tmp_path / "whole"))), 2 * STEPS)
+    quiet(run, last)
+    run.plan.unlink()
+    if not state:
+        run.state.unlink()
+    proxy, looks = desk(run), iter(range(20))
+
+    def wait() -> bool:
+        proxy.turn()
+        return next(looks, None) is not None
+
+    DryTrainer(run, wait).train(2 * STEPS)
+    proxy.turn()
+    proxy.close()
+    assert f"plan.jsonl is gone, its lines up to step {last} with it" in caplog.text
+    assert not any(event["event"] == "fallback" for event in events.read(run.events))
+    again, before = list(planfile.read(run.plan)), {line.plan.round: line.plan for line in planfile.read(whole.plan)}
+    assert len(again) >= 5 and all(line.plan == before[line.plan.round] for line in again)
+    assert entries(run) == entries(whole)
+    assert is_folded_right(run)
+
+
+def test_a_plan_that_is_gone_before_the_first_checkpoint_begins_anew(make: Make) -> None:
+    run = make("early", {"checkpoint": {"every": 1000}, "probe": {"every": 1000}})
+    quiet(run, 25)
+    before = run.plan.read_bytes()
+    run.plan.unlink()
+    look(run)
+    assert run.plan.read_bytes() == before

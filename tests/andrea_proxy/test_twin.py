@@ -11,7 +11,8 @@ import pytest
 
 from andrea_rundir.entries import read
 from andrea_rundir.names import RunDir
-from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until, wait_step
+from harness import Trainer, entries, sidecar_diff, start, start_proxy, twin_diff, until, wait_step
+from harness.twin import plan_in_force
 
 LAST, CADENCE = 80, 10
 PATIENT = {
@@ -87,6 +88,21 @@ def test_a_proxy_killed_at_chosen_points_leaves_no_trace(make: Make, whole: RunD
             until("the proxy has recorded all", caught_up(run))
             assert proxy.stop() == 0, proxy.said()
     is_twin(run, whole)
+
+
+@pytest.mark.parametrize("name", ["plan.jsonl", ".loss.json"])
+def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, whole: RunDir) -> None:
+    run = make(f"removed-{name.strip('.')}", PATIENT)
+    with start(run) as trainer, start_proxy(run) as proxy:
+        wait_step(run, 33, 120)
+        (run.root / name).unlink()
+        assert trainer.wait(120) == 0, trainer.said()
+        until("the proxy has recorded all", caught_up(run))
+        assert proxy.stop() == 0, proxy.said()
+    assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
+    assert entries(run) == entries(whole)
+    here, there = plan_in_force(run), plan_in_force(whole)
+    assert here == there[len(there) - len(here) :] and len(here) >= 4
 
 
 @pytest.mark.parametrize("seed", range(20))

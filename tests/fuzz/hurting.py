@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -13,8 +12,9 @@ from types import FrameType
 LONGEST = 20.0
 """Seconds that one reading of one small file may take, on a machine that has other things to do."""
 
-MEMORY = 384 << 20
-"""Bytes of address space that one reading may take: threads' stacks and arenas need some of it."""
+MEMORY = 96 << 20
+"""Bytes of memory of its own that one reading may ask for: its threads' stacks and the pieces that a checkpoint is read
+in come to half of it, whatever the file."""
 
 
 @contextmanager
@@ -32,16 +32,17 @@ def hurt(path: Path, data: bytes) -> Iterator[None]:
 @contextmanager
 def bounded() -> Iterator[None]:
     """What hangs ends in an AssertionError, what takes far more memory than a small file is large in a MemoryError."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    limits = resource.getrlimit(resource.RLIMIT_AS)
+    status = Path("/proc/self/status").read_text()
+    data = 1024 * int(status.partition("VmData:")[2].split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_DATA)
     handler = signal.signal(signal.SIGALRM, _late)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * os.sysconf("SC_PAGE_SIZE") + MEMORY, limits[1]))
+    resource.setrlimit(resource.RLIMIT_DATA, (data + MEMORY, limits[1]))
     signal.setitimer(signal.ITIMER_REAL, LONGEST)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        resource.setrlimit(resource.RLIMIT_AS, limits)
+        resource.setrlimit(resource.RLIMIT_DATA, limits)
         signal.signal(signal.SIGALRM, handler)
 
 
