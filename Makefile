@@ -72,7 +72,7 @@ soak: $(READY)
 
 # Hurt files for every reader, many and fresh; `make test` has a few, the same each time.
 fuzz: $(READY)
-	FUZZ_TIMES=20 $(BIN)/pytest tests/fuzz -o timeout=0
+	FUZZ_TIMES=20 $(BIN)/pytest -n 2 --dist worksteal tests/fuzz -o timeout=0
 
 # Ours beside what one would use instead and beside what disk and processor can do at all.
 bench: $(READY)
