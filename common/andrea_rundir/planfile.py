@@ -141,9 +141,9 @@ class PlanReader:
         lines, self._start = self._start, []
         try:
             with self._path.open("rb") as file:
-                if os.fstat(file.fileno()).st_size < self._offset:
-                    self._offset = 0  # it was set aside and begun anew
-                file.seek(self._offset)
+                file.seek(max(0, self._offset - 1))
+                if self._offset and file.read(1) != b"\n":  # no end of a line: it was set aside or lost, and begun anew
+                    self._offset = file.seek(0)
                 *complete, _ = file.read().split(b"\n")
         except OSError:  # not there yet, or the machine has no descriptor left: no reason to end a run
             return lines

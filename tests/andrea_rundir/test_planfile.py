@@ -120,6 +120,19 @@ def test_a_reader_passes_over_what_cannot_be_used(path: Path) -> None:
     assert reader.poll() == [line(2)]
 
 
+@pytest.mark.parametrize("more", [0, 1, 5])
+def test_a_reader_begins_again_where_another_file_has_the_name(path: Path, more: int) -> None:
+    """However long that is: the place where the reader was lies inside of a line of it."""
+    path.write_bytes(encode(line(0)) + encode(line(1)))
+    reader = PlanReader(path, 0)
+    assert len(reader.poll()) == 2
+    again = [line(1, text="a policy"), *(line(n) for n in range(2, 2 + more))]
+    path.unlink()
+    assert reader.poll() == []
+    path.write_bytes(b"".join(map(encode, again)))
+    assert reader.poll() == again and reader.poll() == []
+
+
 def test_a_damaged_file_is_set_aside_and_its_good_lines_carried_over(path: Path) -> None:
     data = encode(line(0, text="first")) + b"junk\n" + encode(line(2))
     path.write_bytes(data)
