@@ -16,7 +16,7 @@ from typing import Any
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
@@ -205,6 +205,7 @@ def _read(read: Callable[..., str]) -> str:
 
 
 def _json(content: Any, status: int = 200) -> Response:
+    """In ASCII: what was asked for may hold a lone surrogate, which UTF-8 cannot say."""
     return Response(json.dumps(_finite(content), separators=(",", ":")), status, media_type="application/json")
 
 
@@ -221,7 +222,7 @@ def _fault(request: Request, fault: Fault) -> Response:
     """What cannot be done, in the words of the command line."""
     names = ("what", "where", "found", "expected", "todo")
     status = 400 if isinstance(fault, Usage) else 409
-    return JSONResponse({"schema": 1, "error": {name: getattr(fault, name) for name in names}}, status)
+    return _json({"schema": 1, "error": {name: getattr(fault, name) for name in names}}, status)
 
 
 def _bug(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from andrea_rundir.names import RunDir
@@ -115,6 +115,7 @@ def test_any_request(run: RunDir, method: str, path: str, query: bytes, given: A
 
 
 @given(path=st.sampled_from(("/api/stop", "/api/checkpoint", "/api/pivot")), body=bodies, given=headers)
+@example(path="/api/pivot", body=rb'{"run":"\ud800"}', given=[])  # its refusal could not be encoded
 @examples(60)
 def test_any_body(run: RunDir, path: str, body: bytes, given: Any) -> None:
     """Nobody works on the run, so nothing can be asked for."""
