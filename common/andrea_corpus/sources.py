@@ -66,7 +66,7 @@ def _expand(name: str, arm: Arm, given: str) -> list[Path]:
     files = [Path(match) for match in matches if match == given or not Path(match).is_dir()]
     for file in files:
         if not os.path.exists(file):  # noqa: PTH110 - unlike Path's, it takes a refusal for an answer
-            raise unusable(file, f"no such file, for arm {name}")
+            raise unusable(file, f"No such file or directory, for arm {name}")
         if not format_of(file, arm):
             raise BadConfig(
                 f"arm {name}: the format of a file cannot be told from its name",

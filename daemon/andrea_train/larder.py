@@ -21,6 +21,7 @@ from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan
 from andrea_rundir.publish import fsync_file
+from andrea_rundir.recall import recall
 
 
 @dataclass(frozen=True)
@@ -69,17 +70,9 @@ class Larder:
         if begun is not None:
             known.setdefault(begun.id, begun)
         if current is not None:
-            if current.policy not in known:
-                own = self._own()
-                known[own.id] = own
-            if current.policy not in known:
-                raise BadConfig(
-                    f"the policy {current.policy}, in force at this checkpoint, is nowhere to be found",
-                    where=str(self._run.plan),
-                    expected="the first line of that policy",
-                    todo="bring plan.jsonl back from a copy",
-                )
-            return self.open(known[current.policy])
+            name = current.policy
+            recipe = known.get(name) or Recipe(name, *recall(self._run, name, "in force at this checkpoint"))
+            return self.open(recipe)
         return self.open(next(iter(known.values()), None) or self._own())
 
     def open(self, recipe: Recipe) -> Diet:

@@ -1,7 +1,8 @@
-"""The policies of a run by id: rules, fingerprints and windows, from the plan's first lines and the start events.
+"""The policies of a run by id: rules, fingerprints and windows, from the plan's first lines, else from what history
+tells of them besides.
 
-Promises that a policy is only planned with when all of its shards have been found. Reads `plan.jsonl`, `policy.toml`
-and `data/`; writes no file.
+Promises that a policy is only planned with when all of its shards have been found. Reads `plan.jsonl`, `policy.toml`,
+`data/` and what `recall` reads; writes no file.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from andrea_corpus.tokenizer import token_dtype
 from andrea_rundir import planfile, policy
 from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.names import RunDir
+from andrea_rundir.recall import recall
 
 
 class Policies:
@@ -40,14 +42,8 @@ class Policies:
         """The policy of that id; an arm whose shard is gone has 0 windows. BadConfig when nothing says what it is."""
         if name not in self._regimes:
             if name not in self._known:
-                raise BadConfig(
-                    f"the policy {name}, which steps on record were trained under, is nowhere to be found",
-                    where=str(self._run.plan),
-                    expected="the first line of that policy",
-                    todo="bring plan.jsonl back from a copy",
-                )
-            text, arms = self._known[name]
-            self._regimes[name] = self._regime(name, text, arms)
+                self._known[name] = recall(self._run, name, "which steps on record were trained under")
+            self._regimes[name] = self._regime(name, *self._known[name])
         return self._regimes[name]
 
     def prepared(self, text: str, where: str, start: int) -> Regime:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from functools import partial
@@ -18,7 +19,8 @@ from andrea_rundir.entries import latest, read
 from andrea_rundir.events import read as read_events
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import policy_start
-from harness import Trainer, sidecar_diff, start, start_proxy, twin_diff, until
+from harness import Trainer, entries, sidecar_diff, start, start_proxy, twin_diff, until
+from harness.twin import plan_in_force
 
 LAST, CADENCE = 80, 10
 PATIENT = {
@@ -220,6 +222,37 @@ def test_a_hand_edited_policy_is_a_pivot_at_the_next_start(
     prepared(run, another(sources, third), run.policy_toml)
     finish(run)
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == [] and sidecar_diff(run, whole) == []
+
+
+@pytest.mark.parametrize("state", [True, False])
+def test_a_policy_whose_plan_line_is_gone_is_recalled(state: bool, whole: RunDir, tmp_path: Path) -> None:
+    """No start event tells of the new policy: its text is in `policy.toml`, its shards are in a recorded round."""
+    kept, bereft = (RunDir(Path(shutil.copytree(whole.root, tmp_path / name))) for name in ("kept", "bereft"))
+    bereft.plan.unlink()
+    if not state:
+        bereft.state.unlink()
+    for run in (kept, bereft):
+        run.run_toml.write_text(run.run_toml.read_text().replace(f"max_steps = {LAST}", f"max_steps = {LAST + 20}"))
+        with start_proxy(run) as proxy, start(run) as trainer:
+            end_well(trainer)
+            until("all is recorded", recorded(run, LAST + 20))
+            assert proxy.stop() == 0, proxy.said()
+    assert twin_diff(bereft, kept, LAST + 20, cadence=CADENCE) == [] and entries(bereft) == entries(kept)
+    here, there = plan_in_force(bereft), plan_in_force(kept)
+    assert here == there[len(there) - len(here) :] and len(here) >= 2
+
+
+def test_a_plan_that_is_removed_after_a_pivot_is_made_again_under_both(
+    make: Make, sources: dict[str, Path], third: Path, whole: RunDir
+) -> None:
+    run = pivoted(make, "removed", another(sources, third))
+    with start_proxy(run) as proxy, start(run) as trainer:
+        until("it is trained under the new policy", recorded(run, 53))
+        run.plan.unlink()
+        end_well(trainer)
+        until("all is recorded", recorded(run))
+        assert proxy.stop() == 0, proxy.said()
+    assert twin_diff(run, whole, LAST, cadence=CADENCE) == [] and entries(run) == entries(whole)
 
 
 BAD = {
