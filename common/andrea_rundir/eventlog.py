@@ -7,6 +7,7 @@ and publish.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -51,6 +52,7 @@ class EventLog:
         self._folder, self._limit, self._rotate, self._clock = folder, limit, rotate, clock
         self._lock, self._syncing = threading.Lock(), threading.Lock()
         self._segment: _Segment | None = None
+        self._number = 0  # of the newest segment of our own
         self._lines: deque[bytes] = deque()
         self._offset = 0  # bytes of the first waiting line that are already in the segment
         self._bytes = 0
@@ -108,6 +110,18 @@ class EventLog:
                     self._drop(segment)
             return True
 
+    def mend(self) -> str | None:
+        """Where the file was removed under the writer, goes over to a new one, with all that was not synced yet; which
+        file it was, then."""
+        with self._lock:
+            if (segment := self._segment) is None or os.fstat(segment.fd).st_nlink:
+                return None
+        with self._syncing, self._lock:  # the disk is not at work on it any more
+            if self._segment is segment:
+                self._give_up(segment, FileNotFoundError(errno.ENOENT, "was removed"))
+                self._write()
+        return str(segment.path)
+
     def close(self) -> bool:
         """Syncs, and says whether that worked. The log must not be used afterwards."""
         durable = self.sync() or self.sync()  # after a failed fsync the second one goes to a new segment
@@ -121,7 +135,8 @@ class EventLog:
         try:
             while self._lines:
                 if self._segment is None:
-                    self._segment = _next_segment(self._folder)
+                    self._segment = _next_segment(self._folder, self._number)
+                    self._number = int(self._segment.path.stem)
                 segment, line = self._segment, self._lines[0]
                 count = os.write(segment.fd, line[self._offset :])
                 segment.size += count
@@ -163,11 +178,13 @@ def encode(kind: str, seconds: float, fields: dict[str, object]) -> bytes:
     return text.encode(errors="backslashreplace") + b"\n"  # a lone surrogate becomes its JSON escape
 
 
-def _next_segment(folder: Path) -> _Segment:
+def _next_segment(folder: Path, last: int) -> _Segment:
     """An empty segment whose name is durable before anyone can read a line of it: readers note down how far they got,
-    and must never meet another file under a number that they know."""
-    listed = segments(folder)
-    number = int(listed[-1].stem) + 1 if listed else 1
+    and must never meet another file under a number that they know, that of the `last` one included."""
+    if last and not folder.exists():
+        folder.mkdir()
+        fsync_dir(folder.parent)
+    number = max([last, *(int(path.stem) for path in segments(folder)[-1:])]) + 1
     path = folder / f"{number:06d}.jsonl"
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o640)
     try:

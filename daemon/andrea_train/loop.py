@@ -206,6 +206,9 @@ class Loop:
     def _edge(self, last: int) -> None:
         step = self.state.step
         demand_standing()
+        if gone := self.outside.events.mend():
+            text = f"{gone} was removed: what the proxy had not read of it, and was synced, is lost; a new one is begun"
+            self.outside.warn(step, "events removed", text)
         self.publisher.poll()
         self.card.tell(step)
         wanted = self.outside.signals.checkpoint_wanted

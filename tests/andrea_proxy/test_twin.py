@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -103,6 +104,19 @@ def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, 
     assert entries(run) == entries(whole)
     here, there = plan_in_force(run), plan_in_force(whole)
     assert here == there[len(there) - len(here) :] and len(here) >= 4
+
+
+def test_events_that_are_removed_under_both_cost_nothing_that_was_read(make: Make, whole: RunDir) -> None:
+    run = make("removed-events", PATIENT)
+    with start(run) as trainer, start_proxy(run) as proxy:
+        wait_step(run, 33, 120)
+        shutil.rmtree(run.events)
+        assert trainer.wait(120) == 0, trainer.said()
+        until("the proxy has recorded all", caught_up(run))
+        assert proxy.stop() == 0, proxy.said()
+    assert "events/000001.jsonl was removed" in trainer.said()
+    assert run.checkpoint(LAST).read_bytes() == whole.checkpoint(LAST).read_bytes()
+    assert entries(run) == entries(whole) and plan_in_force(run) == plan_in_force(whole)
 
 
 @pytest.mark.parametrize("seed", range(20))

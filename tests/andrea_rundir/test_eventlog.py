@@ -213,6 +213,26 @@ def test_a_folder_that_is_gone_is_trouble_not_an_exception(tmp_path: Path) -> No
     assert steps(list(read(tmp_path / "events"))) == [1]
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["folder", "file"])
+def test_a_segment_that_is_removed_is_followed_by_one_with_all_that_was_not_synced(whole: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "events"
+    log, tail = EventLog(folder), Tail(folder)
+    for step in range(3):
+        log.append("step", step=step)
+    assert log.sync() and log.mend() is None
+    log.append("step", step=3)
+    assert steps(tail.poll()) == [0, 1, 2, 3]
+    (folder / "000001.jsonl").unlink()
+    if whole:
+        folder.rmdir()
+    log.append("step", step=4)
+    assert log.mend() == str(folder / "000001.jsonl") and log.mend() is None
+    log.append("step", step=5)
+    assert log.close()
+    assert [path.name for path in segments(folder)] == ["000002.jsonl"]
+    assert steps(tail.poll()) == [3, 4, 5]
+
+
 def test_a_short_write_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write, turn = os.write, iter(range(10**6))
 

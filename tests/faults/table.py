@@ -91,6 +91,7 @@ in words at the start, with 1, or the run ends as any other."""
 PROVED = {
     "no space, a failed fsync, a failed rename": "andrea_train/test_disk.py",
     "a run removed, moved, closed, its disk read-only": "faults/test_places.py",
+    "events, plan or history removed under both": "andrea_proxy/test_twin.py",
     "either side stands still, a clock jumps": "faults/test_clocks.py",
     "a stale pidfile that names another program": "andrea_train/test_start.py, andrea_service/test_identity.py",
     "no file events from the kernel": "andrea_proxy/test_service.py",
