@@ -76,7 +76,7 @@ def disk(settings: RunConfig, measured: Mapping[str, Any], run_seconds: float) -
     edges = last // c.every + 1
     history = (
         last * sizes.get("step", 0.0)
-        + last // settings.round_steps * sizes.get("fallback", 0.0)
+        + last // settings.round_steps * sizes.get("round", 0.0)
         + edges * sum(sizes.get(kind, 0.0) for kind in ("snapshot", "checkpoint", "audit"))
         + last // settings.probe.every * sizes.get("probe", 0.0)
     )

@@ -83,7 +83,7 @@ def in_force(run: RunDir, settings: RunConfig) -> tuple[Inforce, Policies]:
             found=str(error),
             todo="restart andrea-proxy, which mends it",
         ) from None
-    regime = first_regime(run, policies, None) if standing is None else policies.of(standing.policy)
+    regime = first_regime(run, policies) if standing is None else policies.of(standing.policy)
     if standing is None:
         zero = dict.fromkeys(sorted(regime.arms), 0)
         standing = Standing(first_step(run), regime.id, regime.arms, zero, zero)

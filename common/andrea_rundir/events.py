@@ -70,6 +70,16 @@ def starts(folder: Path) -> Iterator[tuple[int, Event]]:
     return ((number, event) for number, event in heads(folder) if event["event"] == "start")
 
 
+def of_kinds(folder: Path, *kinds: str) -> Iterator[Event]:
+    """All events of some kinds, oldest first; no others are decoded, and what cannot be read is left out."""
+    marks = tuple(b'{"event":"%s",' % kind.encode() for kind in kinds)
+    for path in segments(folder):
+        with path.open("rb") as file:
+            for line in file:
+                if line.startswith(marks) and line.endswith(b"\n") and (event := decode(line)) is not None:
+                    yield event
+
+
 def read_back(folder: Path, before: int | None = None) -> Iterator[Event]:
     """All events, newest first, reading from the end: cheap for the last few of a long history.
 

@@ -118,7 +118,7 @@ def _lines(folder: Path, kinds: tuple[bytes, ...]) -> Iterator[tuple[int, bytes,
 
 
 def _scan(folder: Path) -> Iterator[tuple[Path, int, bytes, int | None, bytes]]:
-    """Segment, process, kind, step and text of every event that can be read; a fallback's step is its first one."""
+    """Segment, process, kind, step and text of every event that can be read; a round's step is its first one."""
     process = 0
     for path in segments(folder):
         with path.open("rb") as file:
@@ -128,7 +128,7 @@ def _scan(folder: Path) -> Iterator[tuple[Path, int, bytes, int | None, bytes]]:
                     continue
                 step = None if match[3] is None else int(match[3])
                 if step is None:
-                    step = _event(line).get("first" if match[1] == b"fallback" else "step")
+                    step = _event(line).get("first" if match[1] in (b"round", b"fallback") else "step")
                 process += match[1] == b"start"
                 yield path, process, match[1], step, line
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from andrea_rundir import jsontext
 from andrea_rundir.faults import about
@@ -34,11 +35,23 @@ class Line:
     policy_text: str | None = None
     """The whole of the policy, on the first line of each."""
 
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; marks that are not set are left out."""
+        marks = {name: value for name in ("policy_text", "fallback", "scaled") if (value := getattr(self, name))}
+        return marks | self.plan.to_json()
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Line:
+        """Read what `to_json` wrote, among other keys or not; ValueError saying what does not fit."""
+        text = found.get("policy_text")
+        if not (text is None or isinstance(text, str)):
+            raise ValueError("a line whose policy_text cannot be used")
+        return cls(RoundPlan.from_json(found), found.get("fallback") is True, found.get("scaled") is True, text)
+
 
 def encode(line: Line) -> bytes:
-    """A line with its end; marks that are not set are left out."""
-    marks = {name: value for name in ("policy_text", "fallback", "scaled") if (value := getattr(line, name))}
-    return json.dumps(marks | line.plan.to_json(), separators=(",", ":")).encode() + b"\n"
+    """A line with its end."""
+    return json.dumps(line.to_json(), separators=(",", ":")).encode() + b"\n"
 
 
 def decode(data: bytes) -> Line:
@@ -46,12 +59,7 @@ def decode(data: bytes) -> Line:
     found = jsontext.quick(data)  # a plan's numbers are looked at one by one
     if not isinstance(found, dict):
         raise ValueError("a line that is no object")
-    text = found.get("policy_text")
-    if not (text is None or isinstance(text, str)):
-        raise ValueError("a line whose policy_text cannot be used")
-    return Line(
-        RoundPlan.from_json(found), found.get("fallback") is True, found.get("scaled") is True, policy_text=text
-    )
+    return Line.from_json(found)
 
 
 def read(path: Path) -> Iterator[Line]:
@@ -123,10 +131,11 @@ class PlanReader:
         """Reads back as far as it must; a line that cannot be used counts as one that is not there."""
         self._path = path
         self._start: list[Line] = []
-        self._offset = 0
+        self._offset, self._file = 0, -1
         try:
             pieces = back(path)
-            self._offset = path.stat().st_size - len(next(pieces))
+            found = path.stat()
+            self._offset, self._file = found.st_size - len(next(pieces)), found.st_ino
         except FileNotFoundError:
             return
         for data in pieces:
@@ -141,9 +150,10 @@ class PlanReader:
         lines, self._start = self._start, []
         try:
             with self._path.open("rb") as file:
+                here = os.fstat(file.fileno()).st_ino
                 file.seek(max(0, self._offset - 1))
-                if self._offset and file.read(1) != b"\n":  # no end of a line: it was set aside or lost, and begun anew
-                    self._offset = file.seek(0)
+                if here != self._file or (self._offset and file.read(1) != b"\n"):  # set aside or lost, and begun anew
+                    self._offset, self._file = file.seek(0), here
                 *complete, _ = file.read().split(b"\n")
         except OSError:  # not there yet, or the machine has no descriptor left: no reason to end a run
             return lines
@@ -208,6 +218,11 @@ class PlanFile:
     def close(self) -> None:
         """Let go."""
         self._file.close()
+
+
+def write(path: Path, lines: Sequence[Line]) -> None:
+    """Put a whole plan in its place at once, durably. OSError."""
+    publish(path, b"".join(map(encode, lines)))
 
 
 def salvage(path: Path) -> Path:

@@ -140,6 +140,7 @@ EVENTS: Mapping[str, Mapping[str, Test]] = {
         "cursors": _table(is_count),
         "credits": _table(is_int),
     },
+    "round": {"first": is_step, "last": is_step, "policy": is_text, "arms": _ARMS, "policy_text": is_text},
     "snapshot": {"step": is_step, "cursors": _table(is_count), "credits": _table(is_int), "guard": _of(dict)},
     "checkpoint": {"step": is_step, "digest": is_text, "file": is_text, "bytes": is_count, "reason": is_text},
     "probe": {"step": is_step, "arms": _table(_LOOSE), "mean": _LOOSE},

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,18 +56,20 @@ class Feed:
         plan: PlanReader,
         patience: Patience,
         announce: Callable[[RoundPlan, str], None],
+        take: Callable[[Line], None],
         serve: Callable[[Line], Diet],
         adopted: Callable[[Diet, Collection[str]], None],
     ) -> None:
         """`recorded`: this run's own fallback rounds. `serve` opens the shards of a line's policy; `adopted` hears of
         a new one and which of its arms run on, before its first batch; `announce` returns once a fallback is durable.
+        `take` hears of every other round that is begun, before its first batch; with a new policy's text.
         """
         self.diet = diet
         self.cursors = {arm: cursors.get(arm, 0) for arm in sorted(diet.regime.arms)}
         self.credits = {arm: credits.get(arm, 0) for arm in sorted(diet.regime.arms)}
         self.round = current
         self._terms, self._recorded, self._plan, self._patience = terms, dict(recorded), plan, patience
-        self._announce, self._serve, self._adopted = announce, serve, adopted
+        self._announce, self._take, self._serve, self._adopted = announce, take, serve, adopted
         self._lines: dict[int, list[Line]] = {}
         self._dealt: deque[Dealt] = deque()
         self._ahead: Batch | None = None
@@ -124,6 +126,7 @@ class Feed:
         self._lines = {k: lines for k, lines in self._lines.items() if k >= number}
         recorded = self._recorded.get(number)
         if recorded is not None and recorded.policy == self.diet.regime.id and self._fits(recorded, step):
+            self._take(Line(recorded, fallback=True))
             return recorded
         line = self._offered(number, step)
         if line is None:
@@ -134,8 +137,10 @@ class Feed:
                 self._recorded[number] = own
                 self._announce(own, "no plan for this round")
                 return own
-        if line.plan.policy != self.diet.regime.id:
+        new = line.plan.policy != self.diet.regime.id
+        if new:
             self._adopt(line)
+        self._take(replace(line, policy_text=self.diet.regime.text if new else None))
         return line.plan
 
     def _offered(self, number: int, step: int) -> Line | None:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from andrea_corpus.ledger import fingerprints
 from andrea_corpus.rounds import Regime
 from andrea_corpus.shards import Shard, open_shard
 from andrea_corpus.tokenizer import load as load_tokenizer
-from andrea_rundir import planfile, policy
+from andrea_rundir import planfile, policy, taken
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan
-from andrea_rundir.publish import fsync_file
-from andrea_rundir.recall import recall
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,7 @@ class Larder:
         if begun is not None:
             known.setdefault(begun.id, begun)
         if current is not None:
-            name = current.policy
-            recipe = known.get(name) or Recipe(name, *recall(self._run, name, "in force at this checkpoint"))
-            return self.open(recipe)
+            return self.open(known.get(current.policy) or _taken(self._run, current, "in force at this checkpoint"))
         return self.open(next(iter(known.values()), None) or self._own())
 
     def open(self, recipe: Recipe) -> Diet:
@@ -105,21 +100,17 @@ class Larder:
         return shard
 
 
+def _taken(run: RunDir, plan: RoundPlan, which: str) -> Recipe:
+    return Recipe(plan.policy, *taken.policy(run, plan.policy, which))
+
+
 def _of(line: planfile.Line) -> Recipe:
     return Recipe(line.plan.policy, line.policy_text or "", line.plan.arms)
 
 
-def recipe(line: planfile.Line, path: Path) -> Recipe:
-    """The recipe of a line's policy, from the first line of it, which is durable from now on: the line may have been
-    seen before the proxy's own sync of it was done, and steps must not outlive the policy they were trained under."""
-    fsync_file(path)
-    for first in planfile.first_lines(path):
-        if first.plan.policy == line.plan.policy:
+def recipe(line: planfile.Line, run: RunDir) -> Recipe:
+    """The recipe of a line's policy, from the first line of it; BadConfig when it is nowhere."""
+    for first in (line, *planfile.first_lines(run.plan)):
+        if first.plan.policy == line.plan.policy and first.policy_text is not None:
             return _of(first)
-    raise BadConfig(
-        f"the plan does not say what policy {line.plan.policy} is",
-        where=str(path),
-        found=f"a line of it, for steps {line.plan.first} to {line.plan.last}",
-        expected="its text on its first line",
-        todo="restart andrea-proxy, which repairs the plan",
-    )
+    return _taken(run, line.plan, f"which the plan has for steps {line.plan.first} to {line.plan.last}")

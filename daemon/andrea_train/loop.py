@@ -19,6 +19,7 @@ from andrea_rundir.config import RunConfig
 from andrea_rundir.faults import EXIT_OK, EXIT_REFUSED
 from andrea_rundir.lock import demand_standing
 from andrea_rundir.plan import RoundPlan
+from andrea_rundir.planfile import Line
 from andrea_service.notify import Extender
 from andrea_service.signals import take_aborts
 from andrea_train.card import Card
@@ -108,6 +109,16 @@ class Loop:
         if not self.feed.fell_back:  # the round before had a plan: said once, not every round
             text = f"{why}: goes on without one from step {plan.first}"
             self.outside.log.warning(text, extra={"event": "fallback", "step": plan.first})
+        self._settle()
+
+    def take(self, line: Line) -> None:
+        """Record a round that begins; with the text of a policy that begins with it, durably: no step outlives that."""
+        self.outside.events.append("round", **line.to_json())
+        if line.policy_text is not None:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until all events are durable."""
         while not self.outside.events.sync():
             self._pause("events cannot be written")
         self._paused = False

@@ -165,7 +165,8 @@ def _assemble(run: RunDir, settings: config.RunConfig, outside: Outside, device:
         plan=PlanReader(run.plan, round_of(state.step + 1, terms.round_steps)),
         patience=Patience(settings.run.plan_wait, loop.idle, tell=outside.waits_for_plan),
         announce=loop.announce,
-        serve=lambda line: larder.open(recipe(line, run.plan)),
+        take=loop.take,
+        serve=lambda line: larder.open(recipe(line, run)),
         adopted=loop.adopt,
     )
     probed = state.step % settings.probe.every == 0

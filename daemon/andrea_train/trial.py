@@ -22,12 +22,13 @@ from typing import Any
 
 import torch
 
+from andrea_corpus.rounds import play
 from andrea_rundir import config
 from andrea_rundir.events import Tail, segments
 from andrea_rundir.faults import NoDevice, Refused
 from andrea_rundir.lock import probe
 from andrea_rundir.names import RunDir
-from andrea_rundir.plan import MAX_ROUND
+from andrea_rundir.plan import MAX_ROUND, RoundPlan
 from andrea_service.held import held
 from andrea_service.signals import Signals
 from andrea_train import cuda, device
@@ -137,6 +138,8 @@ def measure(folder: Path, shortened: config.RunConfig, began: float) -> dict[str
     seconds: dict[str, list[float]] = defaultdict(list)
     for event, length in lines:
         sizes[event["event"]].append(length)
+        if event["event"] == "fallback":
+            sizes["round"].append(length + _dealt(event, shortened.optimizer.batch_size))
         if event["event"] in ("audit", "probe", "checkpoint"):
             seconds[event["event"]].append(event["seconds"])
     steps = [event for event, _ in lines if event["event"] == "step"]
@@ -173,6 +176,12 @@ def measure(folder: Path, shortened: config.RunConfig, began: float) -> dict[str
         # A snapshot grows with the guard's windows until they are full.
         "event_bytes": {k: max(v) if k == "snapshot" else fmean(v) for k, v in sizes.items()},
     }
+
+
+def _dealt(fallback: Mapping[str, Any], batch_size: int) -> int:
+    """The bytes by which a round that has a plan is longer on record: its steps are dealt beforehand."""
+    steps = [dealt.counts for dealt in play(RoundPlan.from_json(fallback), batch_size)]
+    return len(json.dumps(steps, separators=(",", ":"))) - len("null")
 
 
 def _settled(values: list[float]) -> float:

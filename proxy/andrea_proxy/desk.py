@@ -8,6 +8,7 @@ before it, and that a full disk only makes it wait. Writes through its parts: `.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from andrea_corpus.rounds import Regime
 from andrea_proxy import state
 from andrea_proxy.curriculum import Curriculum, Known
 from andrea_proxy.fold import Fold
-from andrea_proxy.past import new_fold, open_plan, refold, standing_without_plan, weights_since
+from andrea_proxy.past import new_fold, open_plan, refold, weights_since
 from andrea_proxy.pivot import Pivot
 from andrea_proxy.policies import Policies
 from andrea_proxy.recorder import Recorder
@@ -54,6 +55,8 @@ class Desk:
         self._cached: object = None
         self.started: dict[str, Any] | None = None
         """The newest start event."""
+        self.round_seconds = math.inf
+        """How long a round takes, by the newest step."""
         content, problem = state.read(run)
         self._loss = LossFile(run.loss, state.vouched(content))
         self._recorder = Recorder(self._loss)
@@ -68,7 +71,7 @@ class Desk:
             self._recorder.resume(max([self.fold.step, *begun]))
         self._samples = Samples(run, config.run.id, self.fold.regime.id)
         self._pivot = Pivot(run, self._policies, config.run.id, lambda text, step: self.say(text, step, "pivot"))
-        self._edited = self._differs = self._sought = False
+        self._edited = self._differs = False
 
     # What is told.
 
@@ -92,9 +95,9 @@ class Desk:
         return f"step {self.fold.step}, {planned}, policy {self.fold.regime.id}"
 
     @property
-    def bereft(self) -> bool:
-        """Whether a file was taken from under it: another desk, which opens and repairs everything, must go on."""
-        return not (self._loss.stands() and self._plan.stands())
+    def lost(self) -> list[str]:
+        """The files that were taken from under it: another desk, which opens and mends everything, must go on."""
+        return [file.path.name for file in (self._loss, self._plan) if not file.stands()]
 
     # A turn.
 
@@ -116,12 +119,14 @@ class Desk:
 
     def close(self) -> None:
         """What is there already is taken, everything is made durable, the files are let go."""
-        self._write()
-        self._take(self._tail.poll())
-        self._write()
-        self._save(forced=True)
-        self._loss.close()
-        self._plan.close()
+        try:
+            self._write()
+            self._take(self._tail.poll())
+            self._write()
+            self._save(forced=True)
+        finally:
+            self._loss.close()
+            self._plan.close()
 
     @property
     def _in_plan(self) -> Regime:
@@ -147,7 +152,7 @@ class Desk:
                 if policy := event.get("policy"):
                     self._policies.learn(policy["id"], policy["text"], policy["arms"])
             case "step":
-                self._at = event["step"]
+                self._at, self.round_seconds = event["step"], event["seconds"] * self._size
             case "fallback":
                 plan = RoundPlan.from_json(event)
                 self._fallbacks.append((plan, plan.first == self._at + 1))
@@ -192,8 +197,8 @@ class Desk:
     def _publish(self) -> None:
         """Plan lines that are due. Entries they rest on are made durable first."""
         curriculum, fold = self.curriculum, self.fold
-        if curriculum.standing is None and not self._fallbacks:
-            self._begin()
+        if curriculum.standing is None and not self._loss.entries and not self._fallbacks:
+            curriculum.begin(fold.regime, fold.step)
         known = Known(fold.step, self._weights, fold.lifetime)
         if self._synced != (synced := round_of(fold.step + 1, self._size)):
             self._loss.sync()
@@ -210,23 +215,6 @@ class Desk:
             if wanted is not None and line.plan.first == self._policies.of(line.plan.policy).start + 1:
                 self.say(f"policy {line.plan.policy} begins with step {line.plan.first}", line.plan.first, "pivot")
         self.say_once("limits", "; ".join(curriculum.notes))
-
-    def _begin(self) -> None:
-        """A plan without a line: the run begins, or its plan is gone."""
-        if not self._loss.entries:
-            self.curriculum.begin(self.fold.regime, self.fold.step)
-        elif not self._sought:
-            self._sought = True
-            first = self._new_fold()
-            if max(self.run.checkpoints(), default=first.step) == first.step:
-                self.curriculum.begin(first.regime, first.step)
-            else:
-                self.curriculum.standing = standing_without_plan(self.run, self._batch)
-            standing = self.curriculum.standing
-            then = (
-                "waits for a round of the trainer's" if standing is None else f"goes on with step {standing.step + 1}"
-            )
-            self.say(f"plan.jsonl is gone, its lines up to step {self.fold.step} with it: it {then}")
 
     def _weights(self, number: int) -> dict[str, float] | None:
         """The learner's weights for a round; folded anew where the fold has gone past it."""
@@ -273,7 +261,7 @@ class Desk:
         return state.render(self.run, self.config.run.id, fold, plan, self._batch, self._zombies)
 
     def _new_fold(self) -> Fold:
-        return new_fold(self.run, self.config, self._policies, self.curriculum.standing)
+        return new_fold(self.run, self.config, self._policies)
 
     def _restore(self, content: dict[str, Any] | None, problem: str) -> tuple[Fold, tuple[int, int]]:
         """The fold over all entries on record: from the cache and what came since, else anew, saying why."""

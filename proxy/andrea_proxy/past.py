@@ -1,28 +1,29 @@
 """What a proxy finds when it starts: the plan as it was left, the policy a run began with, and the fold over history.
 
-Repairs `plan.jsonl` where it is damaged; writes nothing else.
+Repairs `plan.jsonl` where it is damaged or gone; writes nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from andrea_corpus.rounds import Regime, Standing, after
+from andrea_corpus.rounds import Regime
 from andrea_proxy.fold import Fold
 from andrea_proxy.policies import Policies
-from andrea_rundir import entries, planfile, tomlfile
+from andrea_rundir import entries, planfile, taken, tomlfile
 from andrea_rundir.config import RunConfig
 from andrea_rundir.entries import Entry
 from andrea_rundir.events import read, read_back
 from andrea_rundir.names import RunDir
-from andrea_rundir.plan import RoundPlan
-from andrea_rundir.planfile import PlanFile
-from andrea_rundir.shapes import is_whole
+from andrea_rundir.planfile import Line, PlanFile
 
 
 def open_plan(run: RunDir, say: Callable[[str], None]) -> PlanFile:
     """The plan, open for appending. A torn end is cut; a file with lines that cannot be used is set aside and a new
-    one begun with the others; either is said."""
+    one begun with the others; one that is gone is made anew from what the trainer took up; each is said."""
+    if lost := _lost(run):
+        planfile.write(run.plan, lost)
+        say(f"plan.jsonl is gone: made anew, as the events have it, up to step {lost[-1].plan.last}")
     plan = PlanFile(run.plan)
     if plan.torn:
         say(f"plan.jsonl: {plan.torn}")
@@ -37,27 +38,39 @@ def open_plan(run: RunDir, say: Callable[[str], None]) -> PlanFile:
     return plan
 
 
-def first_regime(run: RunDir, policies: Policies, standing: Standing | None) -> Regime:
-    """The policy that history begins with: that of its first entry, else of the plan, else of the first start that
-    got anywhere, else of `policy.toml`. BadConfig when that one cannot be used or is nowhere.
+def _lost(run: RunDir) -> list[Line]:
+    """The lines that there must have been, where there is none. A run that no proxy has served yet has lost none."""
+    if run.plan.exists() and run.plan.stat().st_size:
+        return []
+    found = taken.lines(run)
+    served = not all(line.fallback for line in found) or next(entries.read(run.loss), None) is not None
+    return found if served else []
+
+
+def first_regime(run: RunDir, policies: Policies) -> Regime:
+    """The policy that history begins with: that of its first entry, else of the plan's first line, else of the start
+    that first steps followed, else of `policy.toml`. BadConfig when that one cannot be used or is nowhere.
     """
-    first = next(entries.read(run.loss), None)
-    names = [first["policy"]] if first is not None else []
-    if standing is not None:
-        names.append(standing.policy)
-    if not names or not policies.knows(names[0]):
-        trained = False
-        for event in read_back(run.events):
-            trained = trained or event["event"] in ("step", "fallback")
-            if event["event"] == "start" and (begun := event.get("policy")):
-                policies.learn(begun["id"], begun["text"], begun["arms"])
-                if trained and (not names or policies.knows(names[0])):
-                    names.append(begun["id"])
-                    break
-    if names:
-        return policies.of(names[0])
+    if (entry := next(entries.read(run.loss), None)) is not None:
+        return policies.of(entry["policy"])
+    if (name := _first_planned(run)) is not None:
+        return policies.of(name)
+    trained = False
+    for event in read_back(run.events):
+        trained = trained or event["event"] in ("step", "fallback")
+        if trained and event["event"] == "start" and (begun := event.get("policy")):
+            policies.learn(begun["id"], begun["text"], begun["arms"])
+            return policies.of(begun["id"])
     text = tomlfile.read(run.policy_toml)
     return policies.prepared(text, str(run.policy_toml), 0)
+
+
+def _first_planned(run: RunDir) -> str | None:
+    """The policy of the plan's first line that can be used."""
+    try:
+        return next((line.plan.policy for line in planfile.read(run.plan)), None)
+    except (FileNotFoundError, ValueError):
+        return None
 
 
 def first_step(run: RunDir) -> int:
@@ -77,22 +90,9 @@ def first_step(run: RunDir) -> int:
     return begun
 
 
-def standing_without_plan(run: RunDir, batch_size: int) -> Standing | None:
-    """Where the round leaves the run that the newest checkpoint lies in, as the trainer recorded both: from there on
-    planning gives again what it gave. None where no round is on record."""
-    present = run.checkpoints()
-    for event in read_back(run.events):
-        if event["event"] == "snapshot" and event["step"] in present and is_whole(event) and event["round"]:
-            try:
-                return after(RoundPlan.from_json(event["round"]), batch_size)
-            except ValueError:  # damaged, or of another batch size: the trainer cannot go on from there either
-                continue
-    return None
-
-
-def new_fold(run: RunDir, config: RunConfig, policies: Policies, standing: Standing | None) -> Fold:
-    """A fold that has seen nothing of this run's history; `standing` is where the plan ends, if it has begun."""
-    regime = first_regime(run, policies, standing)
+def new_fold(run: RunDir, config: RunConfig, policies: Policies) -> Fold:
+    """A fold that has seen nothing of this run's history."""
+    regime = first_regime(run, policies)
     return Fold(policies, regime, seed=config.run.seed, round_steps=config.round_steps, step=first_step(run))
 
 

@@ -1,8 +1,7 @@
-"""The policies of a run by id: rules, fingerprints and windows, from the plan's first lines, else from what history
-tells of them besides.
+"""The policies of a run by id: rules, fingerprints and windows, from the plan's first lines and the trainer's events.
 
 Promises that a policy is only planned with when all of its shards have been found. Reads `plan.jsonl`, `policy.toml`,
-`data/` and what `recall` reads; writes no file.
+`data/` and `events/`; writes no file.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from andrea_corpus.ledger import TODO, fingerprints
 from andrea_corpus.rounds import Regime
 from andrea_corpus.shards import read_meta
 from andrea_corpus.tokenizer import token_dtype
-from andrea_rundir import planfile, policy
+from andrea_rundir import planfile, policy, taken
 from andrea_rundir.faults import BadConfig, raise_shortage
 from andrea_rundir.names import RunDir
-from andrea_rundir.recall import recall
 
 
 class Policies:
@@ -42,7 +40,7 @@ class Policies:
         """The policy of that id; an arm whose shard is gone has 0 windows. BadConfig when nothing says what it is."""
         if name not in self._regimes:
             if name not in self._known:
-                self._known[name] = recall(self._run, name, "which steps on record were trained under")
+                self._known[name] = taken.policy(self._run, name, "which steps on record were trained under")
             self._regimes[name] = self._regime(name, *self._known[name])
         return self._regimes[name]
 

@@ -88,7 +88,7 @@ def _folded(
 ) -> dict[str, Any]:
     """The content that the entries up to a step give; what `found` lists as retired for want of a pivot stays."""
     policies = Policies(run, context=config.shape.context, round_steps=config.round_steps)
-    fold = refold(recorded, new_fold(run, config, policies, None), until)
+    fold = refold(recorded, new_fold(run, config, policies), until)
     plan = state.line_of(run, fold.step, config.round_steps)
     retired = [arm for arm in (found or {}).get("retired", []) if "after" not in arm]
     made = state.render(run, config.run.id, fold, plan, config.optimizer.batch_size, retired)

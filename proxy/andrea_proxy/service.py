@@ -38,8 +38,8 @@ def serve(run: RunDir, signals: Signals, beside: Beside = lambda run: nullcontex
         notifier = Notifier()
         service = _Service(run, signals, notifier)
         with beside(run):
-            while service.serve(settings):
-                settings = config.load(run.run_toml)
+            while (again := service.serve(settings)) is not None:
+                settings = again
         notifier.stopping("all is written")
     return EXIT_OK
 
@@ -53,16 +53,17 @@ class _Service:
         self._ready = False
         self._told = ("", 0.0)
 
-    def serve(self, settings: config.RunConfig) -> bool:
-        """True when all is to be read anew: the trainer has started with another configuration, or a file is gone."""
+    def serve(self, settings: config.RunConfig) -> config.RunConfig | None:
+        """The configuration with which all is to be read anew: another one, with which the trainer has started; or the
+        same, where a file is gone. None at an end."""
         log = journal.setup(settings.run.name)
         if not self._ready:
             self._notifier.extend(START_SECONDS)
         desk = Desk(self._run, settings, log)
-        anew = False
+        again = None
         with Watch(self._run, desk.say) as watch:
             take_aborts()
-            while not self._stopping() and not (anew := self._outdated(desk, settings) or self._bereft(desk)):
+            while again is None and not self._stopping():
                 trouble = self._turn(desk)
                 if not self._ready and self._alive():
                     self._ready = True
@@ -70,15 +71,16 @@ class _Service:
                     log.info("%s", desk.line, extra={"event": "ready", "step": desk.fold.step})
                 if trouble:
                     self._signals.stop_wanted.wait(TROUBLE_SECONDS)
-                else:
-                    watch.wait(self._stopping)
+                elif (again := self._anew(desk, settings)) is None:
+                    watch.wait(self._stopping, desk.round_seconds / 4)  # the trainer waits for no plan
         demand_standing()  # else what is written now would lie in somebody else's run
         try:
             desk.close()
         except OSError as error:  # nothing is lost: the events have it all
             desk.say(f"not everything could be written: {error.strerror}: {error.filename or self._run.root}")
-        log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
-        return anew
+        if again is None:
+            log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
+        return again
 
     def _turn(self, desk: Desk) -> bool:
         """One turn; whether the disk refused something, or the run is no longer where it was: it may come back."""
@@ -113,22 +115,17 @@ class _Service:
         self._heartbeat.beat()
         return self._signals.stop_wanted.is_set()
 
-    def _bereft(self, desk: Desk) -> bool:
-        """Whether it misses a file of its own, and not the whole run: that may come back."""
-        try:
-            demand_standing()
-        except Refused:
-            return False
-        return desk.bereft
-
-    def _outdated(self, desk: Desk, settings: config.RunConfig) -> bool:
-        """Whether the newest start of the trainer was with a configuration that is now in run.toml and not ours."""
-        started = desk.started
-        desk.started = None
-        if started is None or _relevant(started["config"]) == _relevant(settings.model_dump(mode="json")):
-            return False
-        now = config.load(self._run.run_toml)
-        return _relevant(now.model_dump(mode="json")) == _relevant(started["config"])
+    def _anew(self, desk: Desk, settings: config.RunConfig) -> config.RunConfig | None:
+        """The configuration for another desk, if there must be one."""
+        started, desk.started = desk.started, None
+        if started is not None and _relevant(started["config"]) != _relevant(settings.model_dump(mode="json")):
+            now = config.load(self._run.run_toml)
+            if _relevant(now.model_dump(mode="json")) == _relevant(started["config"]):
+                return now
+        if lost := desk.lost:
+            desk.say(f"{', '.join(lost)} was removed: all is opened, and mended, anew")
+            return settings
+        return None
 
 
 def _relevant(tables: dict[str, Any]) -> tuple[object, ...]:

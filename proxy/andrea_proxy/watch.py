@@ -19,8 +19,8 @@ from watchdog.observers import Observer
 from andrea_rundir.events import segments
 from andrea_rundir.names import RunDir
 
-LOOK_SECONDS = 0.05
-"""Between two looks at the trainer's events: what comes in a burst is taken at once."""
+LOOK_SECONDS, LEAST_SECONDS = 0.05, 0.005
+"""Between two looks at the trainer's events, where nothing presses and where all does: a burst is taken at once."""
 RESCAN_SECONDS = 2.0
 POLL_SECONDS = 0.1
 
@@ -56,11 +56,11 @@ class Watch(FileSystemEventHandler):
         if str(event.dest_path or event.src_path).endswith(self._run.policy_next.name):
             self._hint.set()
 
-    def wait(self, stopping: Callable[[], bool]) -> None:
-        """Until there is a hint, or it is time to look anyway, or `stopping()`."""
-        left = self._rescan
-        while left > 0 and not stopping() and not self._hint.wait(min(left, LOOK_SECONDS)) and not self._events.grew():
-            left -= LOOK_SECONDS
+    def wait(self, stopping: Callable[[], bool], within: float = LOOK_SECONDS) -> None:
+        """Until there is a hint, or it is time to look anyway, or `stopping()`; events are seen `within` seconds."""
+        pause, left = min(max(within, LEAST_SECONDS), LOOK_SECONDS), self._rescan
+        while left > 0 and not stopping() and not self._hint.wait(min(left, pause)) and not self._events.grew():
+            left -= pause
         self._hint.clear()
 
 

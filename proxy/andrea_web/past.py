@@ -16,7 +16,7 @@ from andrea_rundir.shapes import is_whole
 SHOWN = 200
 """Events kept for the list."""
 _PIECE = 1 << 20
-_FREQUENT = (b'{"event":"step"', b'{"event":"snapshot"', b'{"event":"card"')
+_FREQUENT = (b'{"event":"step"', b'{"event":"snapshot"', b'{"event":"card"', b'{"event":"round"')
 
 
 class Past:

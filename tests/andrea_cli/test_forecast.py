@@ -22,7 +22,7 @@ MEASURED = {
         "snapshot": 900.0,
         "checkpoint": 200.0,
         "audit": 5000.0,
-        "fallback": 700.0,
+        "round": 700.0,
         "probe": 150.0,
     },
 }

@@ -168,6 +168,55 @@ def test_a_pivot_under_any_schedule(
     assert archived(run) == archived(pivoted)
 
 
+def removals(run: RunDir, rng: np.random.Generator, since: int) -> Callable[[int], None]:
+    """Removes some of the proxy's own files, once past step `since`."""
+
+    def remove(step: int) -> None:
+        if step > since:
+            for path in (run.plan, run.loss, run.state):
+                if rng.integers(2):
+                    path.unlink(missing_ok=True)
+
+    return remove
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_is_removed_is_made_again(
+    seed: int, copy: Callable[[str], RunDir], pivoted: RunDir, sources: dict[str, Path]
+) -> None:
+    """As any schedule, over a pivot. Up to step 30 one plan more, written before the request, says that S is not 30."""
+    run, rng = request_at_25(copy("run"), sources), np.random.default_rng(4000 + seed)
+    any_schedule(run, rng, LAST, also=removals(run, rng, 30))
+    assert sidecar_diff(run, pivoted) == [] and not run.policy_pending.exists()
+    assert run.policy_toml.read_bytes() == pivoted.policy_toml.read_bytes()
+    assert archived(run) == archived(pivoted)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_fell_back_is_made_again_too(seed: int, copy: Callable[[str], RunDir]) -> None:
+    run, rng = copy("run"), np.random.default_rng(5000 + seed)
+    proxy, remove = Mortal(run, rng, 200), removals(run, rng, 0)
+
+    def turn() -> bool:
+        return proxy.turn() and bool(rng.integers(3))
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < LAST:
+        match rng.integers(16):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1 | 2:
+                turn()
+            case 3:
+                remove(trainer.step)
+            case _:
+                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
+    look(run)
+    twin = copy("twin")
+    replay(run, twin)
+    assert sidecar_diff(quiet(twin, LAST), run, fell_back=True) == []
+
+
 def archived(run: RunDir) -> dict[str, Any]:
     folder = run.archived(40)
     content: dict[str, Any] = {path.name: path.read_bytes() for path in folder.iterdir()}

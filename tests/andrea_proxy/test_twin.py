@@ -102,14 +102,13 @@ def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, 
         assert proxy.stop() == 0, proxy.said()
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
     assert entries(run) == entries(whole)
-    here, there = plan_in_force(run), plan_in_force(whole)
-    assert here == there[len(there) - len(here) :] and len(here) >= 4
+    assert plan_in_force(run) == plan_in_force(whole)
 
 
 def test_events_that_are_removed_under_both_cost_nothing_that_was_read(make: Make, whole: RunDir) -> None:
     run = make("removed-events", PATIENT)
     with start(run) as trainer, start_proxy(run) as proxy:
-        wait_step(run, 33, 120)
+        until("the proxy has read all up to step 33", lambda: len(list(read(run.loss))) >= 33)
         shutil.rmtree(run.events)
         assert trainer.wait(120) == 0, trainer.said()
         until("the proxy has recorded all", caught_up(run))

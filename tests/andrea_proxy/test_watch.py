@@ -54,6 +54,22 @@ def begin_again(run: RunDir) -> None:
     grow(run, "000001.jsonl")
 
 
+@pytest.mark.parametrize(("within", "pause"), [(0.0, 0.005), (0.02, 0.02), (9.0, 0.05)])
+def test_it_looks_as_often_as_its_user_needs(within: float, pause: float, run: RunDir) -> None:
+    waited: list[float | None] = []
+
+    class Hint(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout)
+            return len(waited) > 3
+
+    with Watch(run, lambda text: pytest.fail(text)) as watching:
+        watching.wait(lambda: False)  # what was there before is new to it
+        watching._hint = Hint()
+        watching.wait(lambda: False, within)
+    assert waited == [pause] * 4
+
+
 @pytest.mark.parametrize(
     "change",
     [

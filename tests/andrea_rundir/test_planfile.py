@@ -133,6 +133,18 @@ def test_a_reader_begins_again_where_another_file_has_the_name(path: Path, more:
     assert reader.poll() == again and reader.poll() == []
 
 
+def test_a_reader_finds_a_line_in_a_file_that_took_the_place_of_one_as_long(path: Path) -> None:
+    """A line was set aside as damaged, and another of its length was added, before the reader looked again."""
+    plan = PlanFile(path)
+    plan.append([line(0), line(1)])
+    reader = PlanReader(path, 0)
+    assert len(reader.poll()) == 2
+    path.write_bytes(path.read_bytes().replace(b"}", b"!", 1))
+    planfile.salvage(path)
+    PlanFile(path).append([line(2)])
+    assert [read.plan.round for read in reader.poll()] == [1, 2]
+
+
 def test_a_damaged_file_is_set_aside_and_its_good_lines_carried_over(path: Path) -> None:
     data = encode(line(0, text="first")) + b"junk\n" + encode(line(2))
     path.write_bytes(data)

@@ -23,8 +23,8 @@ from crash.readers import Readers
 from crash.truth import Truth
 from crash.twin import different
 
-CHUNK, STEP = 12, 1000
-"""Prefixes that a process goes through at a time; states between two lines of progress."""
+CHUNK, STEP, LEAST = 12, 1000, 10_000
+"""Prefixes that a process goes through at a time; states between two lines of progress; and in the whole."""
 Found = tuple[set[int], list[str]]
 
 
@@ -59,7 +59,7 @@ def go_on(recording: Recording, known: Truth, folder: Path, number: int, of: int
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="crash", description=__doc__)
-    parser.add_argument("--draws", type=int, default=5, help="mixtures drawn for each prefix")
+    parser.add_argument("--draws", type=int, default=8, help="mixtures drawn for each prefix")
     parser.add_argument("--twins", type=int, default=8, help="states from which real processes go on")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     args = parser.parse_args()
@@ -77,6 +77,8 @@ def main() -> int:
                     print(f"  {len(seen)} states, {time.monotonic() - began:.0f} s", flush=True)
                 wrong += complained
             print(f"{len(seen)} different states, {len(wrong)} complaints", flush=True)
+            if len(seen) < LEAST:
+                wrong.append(f"fewer than {LEAST} states: give more --draws")
             hurt = partial(mutate, recording, known, folder)
             for name, lost in pool.imap(hurt, range(len(MUTATIONS))):
                 print(f"  {name}: {lost[1] if lost else 'NOT SEEN'}", flush=True)

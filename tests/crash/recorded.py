@@ -20,7 +20,9 @@ def make(folder: Path) -> Recording:
     base = folder / "base"
     base.mkdir(parents=True)
     command = [sys.executable, "-m", "crash.scenario", str(base), str(folder / "texts")]
-    calls = traced(command, folder / "strace.txt", {**os.environ, "PYTHONPATH": str(TESTS)})
+    calls = traced(
+        command, folder / "strace.txt", {**os.environ, "PYTHONPATH": f"{TESTS}:{os.environ.get('PYTHONPATH', '')}"}
+    )
     made = Follower(base).follow(calls)
     *_, disk = passed(made)
     replayed, real = disk.memory(), _tree(base)

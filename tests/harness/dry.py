@@ -15,7 +15,7 @@ from andrea_rundir import config
 from andrea_rundir.eventlog import EventLog
 from andrea_rundir.names import RunDir
 from andrea_rundir.plan import RoundPlan, round_of
-from andrea_rundir.planfile import PlanReader
+from andrea_rundir.planfile import Line, PlanReader
 from andrea_train.feed import Feed, Terms
 from andrea_train.larder import Larder, recipe
 from andrea_train.resume import place, record
@@ -58,7 +58,8 @@ class DryTrainer:
             plan=PlanReader(run.plan, round_of(self.step + 1, self._terms.round_steps)),
             patience=_Patience(wait),  # type: ignore[arg-type]
             announce=self._announce,
-            serve=lambda line: larder.open(recipe(line, run.plan)),
+            take=self._take,
+            serve=lambda line: larder.open(recipe(line, run)),
             adopted=lambda diet, kept: None,
         )
         self._events.append(
@@ -84,6 +85,9 @@ class DryTrainer:
     def _announce(self, plan: RoundPlan, why: str) -> None:
         self._events.append("fallback", **plan.to_json(), reason=why)
         assert self._events.sync()
+
+    def _take(self, line: Line) -> None:
+        self._events.append("round", **line.to_json())
 
     def _step(self) -> None:
         before = dict(self.feed.cursors)
@@ -151,7 +155,8 @@ def served(proxy: Desk, patient: bool = True) -> Callable[[], bool]:
 
 
 class Mortal:
-    """A proxy that is killed at any of the first `most` writes of a turn, and begun anew at the next one."""
+    """A proxy that is killed at any of the first `most` writes of a turn, and begun anew at the next one;
+    as it is where a file of its own is gone."""
 
     def __init__(self, run: RunDir, rng: np.random.Generator, most: int) -> None:
         self._run, self._rng, self._most = run, rng, most
@@ -161,7 +166,7 @@ class Mortal:
         """Always True: whoever waits for it goes on waiting."""
         with killed_at(int(self._rng.integers(1, self._most))):
             try:
-                if self._desk is None:
+                if self._desk is None or self._desk.lost:
                     self._desk = desk(self._run)
                 self._desk.turn()
             except Killed:
