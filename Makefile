@@ -14,7 +14,7 @@ help:
 	@echo "make faults     every call of trainer and proxy refused once, and the other faults of the table (half an hour; needs strace, root)"
 	@echo "make storm      300 kills of trainer and proxy over one run, which ends as a quiet one (10 minutes)"
 	@echo "make soak       100,000 steps with pivots, forks, restarts and kills: memory, descriptors, history (5 minutes)"
-	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time (an hour)"
+	@echo "make fuzz       the fuzz tests with 20 times as many examples, other ones each time (20 minutes)"
 	@echo "make check      format, lint, types, import layers"
 	@echo "make bench      one table of speed, side by side (three quarters of an hour, 4 GB of memory and of disk)"
 	@echo "make bench-curriculum  the learners on synthetic learning curves (25 minutes)"

@@ -23,7 +23,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.policy import Arm, Policy
 from andrea_train import model
 from andrea_train.feed import Batch
-from andrea_train.loop import arm_losses
+from andrea_train.figures import arm_losses
 from andrea_train.optimizer import AdamW
 from andrea_train.probe import Probe
 from andrea_train.schedule import learning_rate

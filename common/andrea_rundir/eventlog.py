@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from andrea_rundir.events import segments
-from andrea_rundir.publish import fsync_dir
+from andrea_rundir.publish import fsync_dir, stands
 
 
 @dataclass
@@ -111,10 +111,10 @@ class EventLog:
             return True
 
     def mend(self) -> str | None:
-        """Where the file was removed under the writer, goes over to a new one, with all that was not synced yet; which
-        file it was, then."""
+        """Where the file was removed or moved away under the writer, goes over to a new one, with all that was not
+        synced yet; which file it was, then."""
         with self._lock:
-            if (segment := self._segment) is None or os.fstat(segment.fd).st_nlink:
+            if (segment := self._segment) is None or stands(segment.fd, segment.path):
                 return None
         with self._syncing, self._lock:  # the disk is not at work on it any more
             if self._segment is segment:

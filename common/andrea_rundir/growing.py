@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from andrea_rundir.faults import about
-from andrea_rundir.publish import publish
+from andrea_rundir.publish import publish, stands
 
 
 class Growing:
@@ -35,12 +35,7 @@ class Growing:
 
     def stands(self) -> bool:
         """Whether it is the file that has the name, still: False where somebody has removed or replaced that."""
-        try:
-            return os.path.samestat(os.fstat(self.fd), self.path.stat())
-        except FileNotFoundError:
-            return False
-        except OSError:  # it cannot be told now
-            return True
+        return stands(self.fd, self.path)
 
     def close(self) -> None:
         """Let go."""

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from andrea_rundir import jsontext
 from andrea_rundir.faults import Held, Refused, about
-from andrea_rundir.publish import publish, write_at
+from andrea_rundir.publish import publish, stands, write_at
 
 _RETRY = 0.02
 """Seconds between two tries while a prober may be looking."""
@@ -55,13 +55,7 @@ class Lock:
 
     def stands(self) -> bool:
         """Whether the file we hold is the one under its name, as far as can be seen."""
-        try:
-            found = self.path.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
-            return True
-        return os.path.samestat(found, os.fstat(self._fd))
+        return stands(self._fd, self.path)
 
     def release(self) -> None:
         """Gives the lock up. The file and what it says stay. A second call does nothing."""

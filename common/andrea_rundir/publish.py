@@ -73,6 +73,17 @@ def write_at(fd: int, data: bytes, at: int) -> None:
         rest, at = rest[done:], at + done
 
 
+def stands(fd: int, path: Path) -> bool:
+    """Whether the open file is the one under that name, as far as can be seen: False where it was removed, moved or
+    replaced."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # it cannot be told now
+        return True
+
+
 def aside(path: Path, suffix: str = ".bad") -> Path:
     """A name beside `path` for what cannot be used, which nothing has yet: NAME.bad, else NAME.bad2, ..."""
     free, count = path.with_name(path.name + suffix), 1

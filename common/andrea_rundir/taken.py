@@ -7,30 +7,42 @@ no file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from andrea_rundir.events import Event, of_kinds
+from andrea_rundir.events import Event, decode, lines_back, of_kinds
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.planfile import Line
 
 
-def lines(run: RunDir) -> list[Line]:
-    """A plan's lines for all rounds on record: the last that was taken up of each, in the order in which they were.
+def newest(run: RunDir) -> int | None:
+    """The number of the round that was begun last with a line of the plan; None where none is on record."""
+    for line in lines_back(run.events):
+        if line.startswith(_ROUND) and (found := _line(decode(line) or {})) is not None:
+            return found.plan.round
+    return None
 
-    What cannot be used is left out, as it is in a plan.
+
+def lines(run: RunDir) -> list[Line]:
+    """A plan's lines, by round: what the trainer took up last, and nothing of what that left behind.
+
+    Where a round was begun again, otherwise than before, what had been trained after it counts no more. What cannot be
+    used is left out, as it is in a plan.
     """
-    newest: dict[int, Line] = {}
+    found: dict[int, Line] = {}
     texts: dict[str, str] = {}
     for event in of_kinds(run.events, "start", "round", "fallback"):
-        for name, text, _ in _recipes(event):
-            texts.setdefault(name, text)
-        if event["event"] != "start" and (line := _line(event)) is not None:
-            newest.pop(line.plan.round, None)
-            newest[line.plan.round] = line
+        if (recipe := _recipe(event)) is not None:
+            texts.setdefault(recipe[0], recipe[1])
+        if (line := _line(event)) is None:
+            continue
+        before = found.get(line.plan.round)
+        if before is None or before.plan != line.plan:
+            while found and next(reversed(found)) >= line.plan.round:  # the last one is the highest
+                found.popitem()
+        found[line.plan.round] = line
     # a policy's text stands on the first line of it
-    return [replace(line, policy_text=texts.pop(line.plan.policy, None)) for line in newest.values()]
+    return [replace(line, policy_text=texts.pop(line.plan.policy, None)) for line in found.values()]
 
 
 def policy(run: RunDir, name: str, which: str) -> tuple[str, dict[str, str]]:
@@ -39,9 +51,8 @@ def policy(run: RunDir, name: str, which: str) -> tuple[str, dict[str, str]]:
     `which` says in the error what the policy is needed for.
     """
     for event in of_kinds(run.events, "start", "round"):
-        for begun, text, arms in _recipes(event):
-            if begun == name:
-                return text, arms
+        if (recipe := _recipe(event)) is not None and recipe[0] == name:
+            return recipe[1:]
     raise BadConfig(
         f"the policy {name}, {which}, is nowhere to be found",
         where=str(run.plan),
@@ -50,7 +61,12 @@ def policy(run: RunDir, name: str, which: str) -> tuple[str, dict[str, str]]:
     )
 
 
+_ROUND = b'{"event":"round",'
+
+
 def _line(event: Event) -> Line | None:
+    if event.get("event") not in ("round", "fallback"):
+        return None
     try:
         line = Line.from_json(event)
     except ValueError:
@@ -58,10 +74,10 @@ def _line(event: Event) -> Line | None:
     return replace(line, fallback=True) if event["event"] == "fallback" else line
 
 
-def _recipes(event: Event) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _recipe(event: Event) -> tuple[str, str, dict[str, str]] | None:
     """Id, text and fingerprints of the policy that an event tells of, if it does."""
     if event["event"] == "start":
-        if begun := event.get("policy"):
-            yield begun["id"], begun["text"], begun["arms"]
-    elif text := event.get("policy_text"):
-        yield event["policy"], text, event["arms"]
+        begun = event.get("policy")
+        return (begun["id"], begun["text"], begun["arms"]) if begun else None
+    line = _line(event)
+    return (line.plan.policy, line.policy_text, line.plan.arms) if line is not None and line.policy_text else None

@@ -2,7 +2,7 @@
 
 Promises that once the plan has a line, policies and shards are those it names, whatever `policy.toml` and
 `sources.json` have become; before that those of the first start, and only for a run that never took a step those of
-`policy.toml`. Reads `plan.jsonl`, `policy.toml` and `data/`; writes no file.
+`policy.toml`. Reads `plan.jsonl`, `policy.toml`, `events/` and `data/`; writes no file.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from andrea_service.notify import Extender
 from andrea_service.signals import take_aborts
 from andrea_train.card import Card
 from andrea_train.feed import Batch, Feed
+from andrea_train.figures import ArmLosses, arm_losses, figures, is_finite, mean_loss
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
 from andrea_train.looks import Looks, Owed
@@ -35,9 +36,6 @@ from andrea_train.stepper import Stepper, Taken
 
 PAUSE_SECONDS = 0.5
 COMPILE_SECONDS, FIRST_STEP_SECONDS = 1800, 600
-
-ArmLosses = dict[str, tuple[int, float]]
-"""Of each arm in a batch: its pulls, and their mean loss in nats a token."""
 
 
 class Stopped(Exception):
@@ -166,31 +164,14 @@ class Loop:
 
     def _record(self, step: int, batch: Batch, taken: Taken, lr: float, seconds: float) -> None:
         """Put the step's figures into the events, let the guard judge them."""
-        arms = arm_losses(batch, taken.each)
-        loss, norm, tokens = sum(taken.each) / len(taken.each), taken.norm, batch.windows[:, 1:].size
-        finite = bool(np.isfinite([loss, norm]).all())
+        loss, arms, finite = mean_loss(taken), arm_losses(batch, taken.each), is_finite(taken)
         if finite and not taken.skipped and (spike := self._spike(arms)) is not None:
             text = f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give"
             self.outside.warn(self.state.step, "spike", text)
         self.guard.step(step, loss, arms, skipped=taken.skipped or not finite)
-        self.outside.events.append(
-            "step",
-            step=step,
-            loss=loss if np.isfinite(loss) else None,
-            arms={
-                arm: [pulls, value if np.isfinite(value) else None, self._bytes(batch, arm)]
-                for arm, (pulls, value) in arms.items()
-            },
-            lr=lr,
-            grad_norm=norm if np.isfinite(norm) else None,
-            tokens=tokens,
-            seconds=seconds,
-            policy=self.feed.round.policy if self.feed.round else "",
-            flags=["skipped"] * taken.skipped + ["fallback"] * self.feed.fell_back,
-            cursors=self.feed.cursors,
-            credits=self.feed.credits,
-        )
-        self.outside.console.step(step, self.guard.ema, seconds, tokens, self.publisher.published)
+        told = figures(batch, taken, arms, self.feed, self.byte_lengths)
+        self.outside.events.append("step", step=step, lr=lr, seconds=seconds, **told)
+        self.outside.console.step(step, self.guard.ema, seconds, told["tokens"], self.publisher.published)
         self._judge(step)
 
     def _judge(self, step: int) -> None:
@@ -205,12 +186,6 @@ class Loop:
             if not self._regressed:
                 self.outside.warn(step, "regressed", sick)
         self._regressed = sick is not None
-
-    def _bytes(self, batch: Batch, arm: str) -> int:
-        """How many bytes of text the targets of an arm's sequences stand for."""
-        names = [name for name, pulls in batch.pulls.items() for _ in range(pulls)]
-        rows = [i for i, name in enumerate(names) if name == arm]
-        return int(self.byte_lengths[batch.windows[rows, 1:]].sum())
 
     # The step edge.
 
@@ -282,12 +257,3 @@ class Loop:
             raise Stopped
         time.sleep(PAUSE_SECONDS)
         self.outside.events.flush()
-
-
-def arm_losses(batch: Batch, each: list[float]) -> ArmLosses:
-    """Of a batch, from the loss of each of its sequences."""
-    arms, at = {}, 0
-    for arm, pulls in batch.pulls.items():
-        arms[arm] = (pulls, sum(each[at : at + pulls]) / pulls)
-        at += pulls
-    return arms

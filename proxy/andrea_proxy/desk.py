@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from andrea_corpus.rounds import Regime
@@ -59,8 +60,17 @@ class Desk:
         """How long a round takes, by the newest step."""
         content, problem = state.read(run)
         self._loss = LossFile(run.loss, state.vouched(content))
+        with ExitStack() as opened:
+            opened.callback(self._loss.close)
+            self._plan = open_plan(run, self.say)
+            opened.callback(self._plan.close)
+            self._begin(content, problem)
+            opened.pop_all()
+
+    def _begin(self, content: dict[str, Any] | None, problem: str) -> None:
+        """All that is read of a run before the first turn."""
+        run, config = self.run, self.config
         self._recorder = Recorder(self._loss)
-        self._plan = open_plan(run, self.say)
         self._policies = Policies(run, context=config.shape.context, round_steps=self._size)
         self.curriculum = Curriculum(self._plan, self._policies, config)
         self.fold, position = self._restore(content, problem)
@@ -152,7 +162,7 @@ class Desk:
                 if policy := event.get("policy"):
                     self._policies.learn(policy["id"], policy["text"], policy["arms"])
             case "step":
-                self._at, self.round_seconds = event["step"], event["seconds"] * self._size
+                self._at, self.round_seconds = event["step"], event.get("seconds", math.inf) * self._size
             case "fallback":
                 plan = RoundPlan.from_json(event)
                 self._fallbacks.append((plan, plan.first == self._at + 1))
@@ -199,6 +209,8 @@ class Desk:
         curriculum, fold = self.curriculum, self.fold
         if curriculum.standing is None and not self._loss.entries and not self._fallbacks:
             curriculum.begin(fold.regime, fold.step)
+        lost = curriculum.standing is None and self._loss.entries > 0
+        self.say_once("plan", "no line of the plan can be gone on from: the trainer falls back first" if lost else "")
         known = Known(fold.step, self._weights, fold.lifetime)
         if self._synced != (synced := round_of(fold.step + 1, self._size)):
             self._loss.sync()

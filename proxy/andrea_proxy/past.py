@@ -15,36 +15,41 @@ from andrea_rundir.config import RunConfig
 from andrea_rundir.entries import Entry
 from andrea_rundir.events import read, read_back
 from andrea_rundir.names import RunDir
-from andrea_rundir.planfile import Line, PlanFile
+from andrea_rundir.planfile import PlanFile
 
 
 def open_plan(run: RunDir, say: Callable[[str], None]) -> PlanFile:
-    """The plan, open for appending. A torn end is cut; a file with lines that cannot be used is set aside and a new
-    one begun with the others; one that is gone is made anew from what the trainer took up; each is said."""
-    if lost := _lost(run):
-        planfile.write(run.plan, lost)
-        say(f"plan.jsonl is gone: made anew, as the events have it, up to step {lost[-1].plan.last}")
-    plan = PlanFile(run.plan)
-    if plan.torn:
-        say(f"plan.jsonl: {plan.torn}")
+    """The plan, open for appending. A torn end is cut; a file with lines that cannot be used is set aside, a new one
+    begun with the others; what is missing of what the trainer took up is put in its place; each is said."""
+    plan, damaged = PlanFile(run.plan), False
     try:
-        for _ in planfile.read(run.plan):
-            pass
-    except ValueError as error:
+        if plan.torn:
+            say(f"plan.jsonl: {plan.torn}")
+        try:
+            for _ in planfile.read(run.plan):
+                pass
+        except ValueError as error:
+            damaged = True
+            aside = planfile.salvage(run.plan)
+            say(f"plan.jsonl is damaged ({error}): kept as {aside.name}, its good lines were carried over")
+        if (damaged or _lacks(run)) and (begun := taken.lines(run)):
+            there = list(planfile.read(run.plan))
+            first, last = begun[0].plan.round, begun[-1].plan.round
+            before = [line for line in there if line.plan.round < first]
+            ahead = [line for line in there if line.plan.round > last]
+            planfile.write(run.plan, [*before, *begun, *ahead])
+            say(f"plan.jsonl lacked lines: made anew, as the events have it, up to step {begun[-1].plan.last}")
+    finally:
         plan.close()
-        aside = planfile.salvage(run.plan)
-        say(f"plan.jsonl is damaged ({error}): kept as {aside.name}, its good lines were carried over")
-        plan = PlanFile(run.plan)
-    return plan
+    return PlanFile(run.plan)
 
 
-def _lost(run: RunDir) -> list[Line]:
-    """The lines that there must have been, where there is none. A run that no proxy has served yet has lost none."""
-    if run.plan.exists() and run.plan.stat().st_size:
-        return []
-    found = taken.lines(run)
-    served = not all(line.fallback for line in found) or next(entries.read(run.loss), None) is not None
-    return found if served else []
+def _lacks(run: RunDir) -> bool:
+    """Whether the round that was begun last has no line; or none has one, though a proxy has served the run."""
+    if (number := taken.newest(run)) is not None:
+        return planfile.line_of(run.plan, number) is None
+    empty = next(planfile.read(run.plan), None) is None
+    return empty and next(entries.read(run.loss), None) is not None
 
 
 def first_regime(run: RunDir, policies: Policies) -> Regime:

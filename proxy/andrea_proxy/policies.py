@@ -32,10 +32,6 @@ class Policies:
         """Take the text and fingerprints of a policy from history; what is known already stays."""
         self._known.setdefault(name, (text, dict(arms)))
 
-    def knows(self, name: str) -> bool:
-        """Whether history has said what that policy is."""
-        return name in self._known
-
     def of(self, name: str) -> Regime:
         """The policy of that id; an arm whose shard is gone has 0 windows. BadConfig when nothing says what it is."""
         if name not in self._regimes:

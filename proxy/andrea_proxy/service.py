@@ -6,6 +6,7 @@ disk, or a run that was moved away, makes it wait and say so. Writes no file its
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -59,8 +60,9 @@ class _Service:
         log = journal.setup(settings.run.name)
         if not self._ready:
             self._notifier.extend(START_SECONDS)
-        desk = Desk(self._run, settings, log)
         again = None
+        if (desk := self._open(settings, log)) is None:
+            return None
         with Watch(self._run, desk.say) as watch:
             take_aborts()
             while again is None and not self._stopping():
@@ -81,6 +83,21 @@ class _Service:
         if again is None:
             log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
         return again
+
+    def _open(self, settings: config.RunConfig, log: logging.Logger) -> Desk | None:
+        """A desk: at a start now or not at all; later, when the disk lets it be opened. None at an end."""
+        while True:
+            try:
+                return Desk(self._run, settings, log)
+            except OSError as error:
+                if not self._ready:
+                    raise
+                what = f"waits: {error.strerror}: {error.filename or self._run.root}"
+                log.warning("%s", what, extra={"event": "warning", "step": 0})
+                self._status(what)
+                self._heartbeat.beat()
+            if self._signals.stop_wanted.wait(TROUBLE_SECONDS):
+                return None
 
     def _turn(self, desk: Desk) -> bool:
         """One turn; whether the disk refused something, or the run is no longer where it was: it may come back."""

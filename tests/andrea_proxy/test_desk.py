@@ -335,7 +335,7 @@ def test_a_plan_that_is_gone_is_made_again_as_the_trainer_took_it_up(
     DryTrainer(run, wait).train(2 * STEPS)
     proxy.turn()
     proxy.close()
-    assert "plan.jsonl is gone: made anew, as the events have it, up to step" in caplog.text
+    assert "plan.jsonl lacked lines: made anew, as the events have it, up to step" in caplog.text
     assert not any(event["event"] == "fallback" for event in events.read(run.events))
     assert run.plan.read_bytes() == whole.plan.read_bytes() and entries(run) == entries(whole)
     assert is_folded_right(run)

@@ -21,6 +21,7 @@ from andrea_rundir.names import RunDir
 from andrea_rundir.plan import policy_start
 from harness import entries, sidecar_diff
 from harness.dry import DryTrainer, Mortal, any_schedule, desk, look, quiet, served
+from harness.twin import plan_in_force
 from harness.writes import Killed, killed_at
 
 LAST, CADENCE = 80, 10
@@ -194,6 +195,7 @@ def test_whatever_is_removed_is_made_again(
 
 @pytest.mark.parametrize("seed", range(25))
 def test_what_fell_back_is_made_again_too(seed: int, copy: Callable[[str], RunDir]) -> None:
+    """Unless a round that was trained with its plan is trained again without: that is another one, and on record."""
     run, rng = copy("run"), np.random.default_rng(5000 + seed)
     proxy, remove = Mortal(run, rng, 200), removals(run, rng, 0)
 
@@ -212,9 +214,72 @@ def test_what_fell_back_is_made_again_too(seed: int, copy: Callable[[str], RunDi
             case _:
                 trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
     look(run)
+    if again := [entry for entry in read(run.loss) if entry["attempt"] > 1]:
+        assert again[0]["flags"] == ["fallback"], "trained again, otherwise, and not for want of a plan"
+        return
     twin = copy("twin")
     replay(run, twin)
     assert sidecar_diff(quiet(twin, LAST), run, fell_back=True) == []
+
+
+FAR = 400
+
+
+@pytest.fixture(scope="module")
+def far(make: Make) -> RunDir:
+    """Ten rounds between two checkpoints: a trainer that is killed goes far back."""
+    return make("far", {"optimizer": {"max_steps": FAR}, "checkpoint": {"every": FAR // 2}, "probe": {"every": FAR}})
+
+
+def spoil(plan: Path, rng: np.random.Generator) -> None:
+    """Remove it, or leave a beginning of it, or put zeros over some of it."""
+    data = plan.read_bytes() if plan.exists() else b""
+    at = int(rng.integers(len(data) + 1))
+    match rng.integers(4):
+        case 0:
+            plan.unlink(missing_ok=True)
+        case 1:
+            plan.write_bytes(data[:at])
+        case 2:
+            plan.write_bytes(data[: min(at, 100)])
+        case _:
+            plan.write_bytes(data[:at] + bytes(40) + data[at + 40 :])
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_a_plan_that_is_spoilt_is_mended_however_far_the_trainer_goes_back(
+    seed: int, far: RunDir, tmp_path: Path
+) -> None:
+    """Killed, or stopped with a checkpoint between two of the cadence; the proxy is never given up waiting for."""
+    run, whole = (RunDir(Path(shutil.copytree(far.root, tmp_path / name))) for name in ("run", "whole"))
+    rng, waits = np.random.default_rng(6000 + seed), 0
+    proxy = Mortal(run, rng, 200)
+
+    def turn() -> bool:
+        nonlocal waits
+        waits = waits + 1
+        return proxy.turn() and waits < 1000
+
+    trainer = DryTrainer(run, turn)
+    while trainer.step < FAR:
+        match rng.integers(40):
+            case 0:
+                trainer = DryTrainer(run, turn)
+            case 1:
+                trainer.stop()
+                trainer = DryTrainer(run, turn)
+            case 2 | 3:
+                proxy = Mortal(run, rng, 200)
+                spoil(run.plan, rng)
+            case 4 | 5 | 6:
+                proxy.turn()
+            case _:
+                waits = 0
+                trainer.train(min(FAR, trainer.step + int(rng.integers(1, 12))))
+    look(run)
+    quiet(whole, FAR)
+    assert not any(event["event"] == "fallback" for event in read_events(run.events))
+    assert entries(run) == entries(whole) and plan_in_force(run) == plan_in_force(whole)
 
 
 def archived(run: RunDir) -> dict[str, Any]:

@@ -105,6 +105,19 @@ def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, 
     assert plan_in_force(run) == plan_in_force(whole)
 
 
+def test_a_plan_that_is_removed_on_a_full_disk_is_waited_with(make: Make, whole: RunDir) -> None:
+    run = make("removed-full", PATIENT)
+    full = {"at": "andrea_rundir.planfile:write", "call": 1, "do": "ENOSPC", "times": 2}
+    with start(run) as trainer, start_proxy(run, hurt=[full]) as proxy:
+        until("the proxy has read all up to step 33", lambda: len(list(read(run.loss))) >= 33)
+        run.plan.unlink()
+        assert trainer.wait(120) == 0, trainer.said()
+        until("the proxy has recorded all", caught_up(run))
+        assert proxy.stop() == 0, proxy.said()
+    assert proxy.said().count("waits: No space left on device") == 2
+    is_twin(run, whole)
+
+
 def test_events_that_are_removed_under_both_cost_nothing_that_was_read(make: Make, whole: RunDir) -> None:
     run = make("removed-events", PATIENT)
     with start(run) as trainer, start_proxy(run) as proxy:

@@ -6,6 +6,7 @@ import errno
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -213,8 +214,22 @@ def test_a_folder_that_is_gone_is_trouble_not_an_exception(tmp_path: Path) -> No
     assert steps(list(read(tmp_path / "events"))) == [1]
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["folder", "file"])
-def test_a_segment_that_is_removed_is_followed_by_one_with_all_that_was_not_synced(whole: bool, tmp_path: Path) -> None:
+def backed_up(folder: Path) -> None:
+    """Removed, after a copy of hard links was made."""
+    (folder.parent / "copy").hardlink_to(folder / "000001.jsonl")
+    shutil.rmtree(folder)
+
+
+AWAY: dict[str, Callable[[Path], object]] = {
+    "folder removed": shutil.rmtree,
+    "file removed": lambda folder: (folder / "000001.jsonl").unlink(),
+    "folder moved": lambda folder: folder.rename(folder.parent / "away"),
+    "backed up": backed_up,
+}
+
+
+@pytest.mark.parametrize("how", AWAY)
+def test_a_segment_that_is_gone_is_followed_by_one_with_all_that_was_not_synced(how: str, tmp_path: Path) -> None:
     folder = tmp_path / "events"
     log, tail = EventLog(folder), Tail(folder)
     for step in range(3):
@@ -222,9 +237,7 @@ def test_a_segment_that_is_removed_is_followed_by_one_with_all_that_was_not_sync
     assert log.sync() and log.mend() is None
     log.append("step", step=3)
     assert steps(tail.poll()) == [0, 1, 2, 3]
-    (folder / "000001.jsonl").unlink()
-    if whole:
-        folder.rmdir()
+    AWAY[how](folder)
     log.append("step", step=4)
     assert log.mend() == str(folder / "000001.jsonl") and log.mend() is None
     log.append("step", step=5)

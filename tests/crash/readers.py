@@ -38,7 +38,7 @@ IN_PLACE = re.compile(r"(events/.*|plan\.jsonl|\.loss\.json|train\.lock|proxy\.l
 ASKED = re.compile(r"policy\.next\.toml(\.bad)?")
 """A request is the operator's until it is claimed."""
 REPAIRS = re.compile(
-    r"\.loss\.json was torn|plan\.jsonl: its last line was torn|plan\.jsonl is damaged"
+    r"\.loss\.json was torn|plan\.jsonl: its last line was torn|plan\.jsonl (is damaged|lacked lines)"
     r"|a line of the events cannot be read|a pivot was refused"
 )
 """What a proxy may say after a power cut."""

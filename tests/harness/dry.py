@@ -82,6 +82,11 @@ class DryTrainer:
                 return False
         return True
 
+    def stop(self) -> None:
+        """A checkpoint where it stands, if there is none, as at SIGTERM."""
+        if not self.run.checkpoint(self.step).exists():
+            self._checkpoint()
+
     def _announce(self, plan: RoundPlan, why: str) -> None:
         self._events.append("fallback", **plan.to_json(), reason=why)
         assert self._events.sync()
