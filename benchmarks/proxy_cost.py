@@ -164,7 +164,7 @@ def beside(folder: str) -> dict[str, float]:
             time.sleep(0.01)
             return True
 
-        trainer, began = DryTrainer(run, patience), time.monotonic()
+        trainer, began = DryTrainer(run, patience, 1 / STEPS_A_SECOND), time.monotonic()
         marks = []
         for step in range(1, (5 + WINDOW_SECONDS) * STEPS_A_SECOND):
             trainer.train(step)

@@ -35,9 +35,10 @@ def loss_of(arm: str, cursor: int) -> float:
 class DryTrainer:
     """Goes on from the newest checkpoint, as the real one does; one that is dropped without a word is a killed one."""
 
-    def __init__(self, run: RunDir, wait: Callable[[], bool]) -> None:
-        """`wait` is called while there is no plan; False means that patience is at its end."""
-        self.run, self._settings = run, config.load(run.run_toml)
+    def __init__(self, run: RunDir, wait: Callable[[], bool], seconds: float = 0.0) -> None:
+        """`wait` is called while there is no plan; False means that patience is at its end. A step is said to take
+        `seconds`."""
+        self.run, self._settings, self._seconds = run, config.load(run.run_toml), seconds
         settings = self._settings
         self.step = max(run.checkpoints(), default=0)
         past = record(run.events, self.step)
@@ -114,7 +115,7 @@ class DryTrainer:
             lr=1e-3,
             grad_norm=1.0,
             tokens=self._terms.batch_size * tokens,
-            seconds=0.0,
+            seconds=self._seconds,
             policy=self.feed.round.policy,
             flags=["fallback"] if self.feed.fell_back else [],
             cursors=self.feed.cursors,
