@@ -72,12 +72,23 @@ def starts(folder: Path) -> Iterator[tuple[int, Event]]:
 
 def of_kinds(folder: Path, *kinds: str) -> Iterator[Event]:
     """All events of some kinds, oldest first; no others are decoded, and what cannot be read is left out."""
-    marks = tuple(b'{"event":"%s",' % kind.encode() for kind in kinds)
+    marks = tuple(map(_mark, kinds))
     for path in segments(folder):
         with path.open("rb") as file:
             for line in file:
                 if line.startswith(marks) and line.endswith(b"\n") and (event := decode(line)) is not None:
                     yield event
+
+
+def of_kind_back(folder: Path, kind: str) -> Iterator[Event]:
+    """The same of one kind, newest first."""
+    mark = _mark(kind)
+    return (event for line in lines_back(folder) if line.startswith(mark) and (event := decode(line)) is not None)
+
+
+def _mark(kind: str) -> bytes:
+    """How `encode` begins an event."""
+    return b'{"event":"%s",' % kind.encode()
 
 
 def read_back(folder: Path, before: int | None = None) -> Iterator[Event]:

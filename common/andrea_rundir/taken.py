@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from andrea_rundir.events import Event, decode, lines_back, of_kinds
+from andrea_rundir.events import Event, of_kind_back, of_kinds
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.names import RunDir
 from andrea_rundir.planfile import Line
@@ -17,10 +17,8 @@ from andrea_rundir.planfile import Line
 
 def newest(run: RunDir) -> int | None:
     """The number of the round that was begun last with a line of the plan; None where none is on record."""
-    for line in lines_back(run.events):
-        if line.startswith(_ROUND) and (found := _line(decode(line) or {})) is not None:
-            return found.plan.round
-    return None
+    found = (line for event in of_kind_back(run.events, "round") if (line := _line(event)) is not None)
+    return next((line.plan.round for line in found), None)
 
 
 def lines(run: RunDir) -> list[Line]:
@@ -61,11 +59,8 @@ def policy(run: RunDir, name: str, which: str) -> tuple[str, dict[str, str]]:
     )
 
 
-_ROUND = b'{"event":"round",'
-
-
 def _line(event: Event) -> Line | None:
-    if event.get("event") not in ("round", "fallback"):
+    if event["event"] not in ("round", "fallback"):
         return None
     try:
         line = Line.from_json(event)

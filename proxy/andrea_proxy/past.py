@@ -6,6 +6,7 @@ Repairs `plan.jsonl` where it is damaged or gone; writes nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 
 from andrea_corpus.rounds import Regime
 from andrea_proxy.fold import Fold
@@ -21,27 +22,35 @@ from andrea_rundir.planfile import PlanFile
 def open_plan(run: RunDir, say: Callable[[str], None]) -> PlanFile:
     """The plan, open for appending. A torn end is cut; a file with lines that cannot be used is set aside, a new one
     begun with the others; what is missing of what the trainer took up is put in its place; each is said."""
-    plan, damaged = PlanFile(run.plan), False
-    try:
+    plan = PlanFile(run.plan)
+    with ExitStack() as opened:
+        opened.callback(plan.close)
         if plan.torn:
             say(f"plan.jsonl: {plan.torn}")
-        try:
-            for _ in planfile.read(run.plan):
-                pass
-        except ValueError as error:
-            damaged = True
-            aside = planfile.salvage(run.plan)
-            say(f"plan.jsonl is damaged ({error}): kept as {aside.name}, its good lines were carried over")
-        if (damaged or _lacks(run)) and (begun := taken.lines(run)):
-            there = list(planfile.read(run.plan))
-            first, last = begun[0].plan.round, begun[-1].plan.round
-            before = [line for line in there if line.plan.round < first]
-            ahead = [line for line in there if line.plan.round > last]
-            planfile.write(run.plan, [*before, *begun, *ahead])
-            say(f"plan.jsonl lacked lines: made anew, as the events have it, up to step {begun[-1].plan.last}")
-    finally:
-        plan.close()
+        if not _mend(run, say):
+            opened.pop_all()
+            return plan
     return PlanFile(run.plan)
+
+
+def _mend(run: RunDir, say: Callable[[str], None]) -> bool:
+    """Whether another file had to take the plan's place."""
+    damaged = False
+    try:
+        for _ in planfile.read(run.plan):
+            pass
+    except ValueError as error:
+        damaged = True
+        aside = planfile.salvage(run.plan)
+        say(f"plan.jsonl is damaged ({error}): kept as {aside.name}, its good lines were carried over")
+    if not (damaged or _lacks(run)) or not (begun := taken.lines(run)):
+        return damaged
+    there = list(planfile.read(run.plan))
+    before = [line for line in there if line.plan.round < begun[0].plan.round]
+    ahead = [line for line in there if line.plan.round > begun[-1].plan.round]
+    planfile.write(run.plan, [*before, *begun, *ahead])
+    say(f"plan.jsonl lacked lines: made anew, as the events have it, up to step {begun[-1].plan.last}")
+    return True
 
 
 def _lacks(run: RunDir) -> bool:

@@ -92,7 +92,7 @@ class _Service:
             except OSError as error:
                 if not self._ready:
                     raise
-                what = f"waits: {error.strerror}: {error.filename or self._run.root}"
+                what = self._waits(error)
                 log.warning("%s", what, extra={"event": "warning", "step": 0})
                 self._status(what)
                 self._heartbeat.beat()
@@ -105,14 +105,18 @@ class _Service:
             demand_standing()
             desk.turn(self._alive)
         except (OSError, Refused) as error:
-            why = error.what if isinstance(error, Refused) else error.strerror
-            what = f"waits: {why}: {getattr(error, 'filename', None) or self._run.root}"
+            what = self._waits(error)
             desk.say_once("trouble", what)
             self._status(what)
             return True
         desk.say_once("trouble", "")
         self._status(desk.line)
         return False
+
+    def _waits(self, error: OSError | Refused) -> str:
+        """What it waits for the end of."""
+        why = error.what if isinstance(error, Refused) else error.strerror
+        return f"waits: {why}: {getattr(error, 'filename', None) or self._run.root}"
 
     def _status(self, text: str) -> None:
         """At most once a second, and only what is new."""

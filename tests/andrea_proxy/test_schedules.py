@@ -91,10 +91,9 @@ def test_any_schedule_gives_the_same_files(seed: int, copy: Callable[[str], RunD
     assert sidecar_diff(run, whole) == []
 
 
-@pytest.mark.parametrize("seed", range(25))
-def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir]) -> None:
-    """The trainer gives up at random; a run that is given its fallback rounds beforehand becomes the same."""
-    run, rng = copy("run"), np.random.default_rng(1000 + seed)
+def impatient(run: RunDir, rng: np.random.Generator, also: Callable[[int], None] | None = None) -> None:
+    """Steps, turns and ends of either in random order up to the last step; the trainer gives up waiting at random.
+    `also` is called now and then, with the step."""
     proxy = Mortal(run, rng, 200)
 
     def turn() -> bool:
@@ -107,9 +106,18 @@ def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir
                 trainer = DryTrainer(run, turn)
             case 1 | 2:
                 turn()
+            case 3 if also is not None:
+                also(trainer.step)
             case _:
                 trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
     look(run)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whatever_falls_back_is_replayed(seed: int, copy: Callable[[str], RunDir]) -> None:
+    """The trainer gives up at random; a run that is given its fallback rounds beforehand becomes the same."""
+    run = copy("run")
+    impatient(run, np.random.default_rng(1000 + seed))
     assert [entry["step"] for entry in entries(run)] == list(range(1, LAST + 1))
     twin = copy("twin")
     replay(run, twin)
@@ -197,23 +205,7 @@ def test_whatever_is_removed_is_made_again(
 def test_what_fell_back_is_made_again_too(seed: int, copy: Callable[[str], RunDir]) -> None:
     """Unless a round that was trained with its plan is trained again without: that is another one, and on record."""
     run, rng = copy("run"), np.random.default_rng(5000 + seed)
-    proxy, remove = Mortal(run, rng, 200), removals(run, rng, 0)
-
-    def turn() -> bool:
-        return proxy.turn() and bool(rng.integers(3))
-
-    trainer = DryTrainer(run, turn)
-    while trainer.step < LAST:
-        match rng.integers(16):
-            case 0:
-                trainer = DryTrainer(run, turn)
-            case 1 | 2:
-                turn()
-            case 3:
-                remove(trainer.step)
-            case _:
-                trainer.train(min(LAST, trainer.step + int(rng.integers(1, 12))))
-    look(run)
+    impatient(run, rng, removals(run, rng, 0))
     if again := [entry for entry in read(run.loss) if entry["attempt"] > 1]:
         assert again[0]["flags"] == ["fallback"], "trained again, otherwise, and not for want of a plan"
         return
