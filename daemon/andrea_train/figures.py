@@ -5,6 +5,7 @@ Pure; writes no file. Imports numpy, the feed and the stepper.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,25 +27,15 @@ def arm_losses(batch: Batch, each: list[float]) -> ArmLosses:
     return arms
 
 
-def mean_loss(taken: Taken) -> float:
-    """Of the sequences of a batch, in nats a token."""
-    return sum(taken.each) / len(taken.each)
-
-
-def is_finite(taken: Taken) -> bool:
-    """Whether loss and gradient are numbers."""
-    return bool(np.isfinite([mean_loss(taken), taken.norm]).all())
-
-
 def figures(batch: Batch, taken: Taken, arms: ArmLosses, feed: Feed, byte_lengths: NDArray[np.int32]) -> dict[str, Any]:
     """The fields of the step event that its batch, its update and the feed after it give; None for what is not finite.
 
     `byte_lengths` says how many bytes of text each token stands for.
     """
     return {
-        "loss": _finite(mean_loss(taken)),
-        "arms": {arm: [pulls, _finite(loss), _bytes(batch, arm, byte_lengths)] for arm, (pulls, loss) in arms.items()},
-        "grad_norm": _finite(taken.norm),
+        "loss": number(taken.loss),
+        "arms": {arm: [pulls, number(loss), _bytes(batch, arm, byte_lengths)] for arm, (pulls, loss) in arms.items()},
+        "grad_norm": number(taken.norm),
         "tokens": batch.windows[:, 1:].size,
         "policy": feed.round.policy if feed.round else "",
         "flags": ["skipped"] * taken.skipped + ["fallback"] * feed.fell_back,
@@ -53,8 +44,9 @@ def figures(batch: Batch, taken: Taken, arms: ArmLosses, feed: Feed, byte_length
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if np.isfinite(value) else None
+def number(value: float) -> float | None:
+    """The value; None where it is not finite, which JSON cannot say."""
+    return value if math.isfinite(value) else None
 
 
 def _bytes(batch: Batch, arm: str, byte_lengths: NDArray[np.int32]) -> int:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from andrea_rundir.config import RunConfig
 from andrea_train.audit import Audit
+from andrea_train.figures import number
 from andrea_train.guard import Guard
 from andrea_train.larder import Diet
 from andrea_train.outside import Outside
@@ -72,7 +73,7 @@ class Looks:
         self._outside.events.append(
             "probe",
             step=step,
-            arms={arm: value if np.isfinite(value) else None for arm, value in bits.items()},
+            arms={arm: number(value) for arm, value in bits.items()},
             mean=mean,
             seconds=time.monotonic() - began,
         )

@@ -24,7 +24,7 @@ from andrea_service.notify import Extender
 from andrea_service.signals import take_aborts
 from andrea_train.card import Card
 from andrea_train.feed import Batch, Feed
-from andrea_train.figures import ArmLosses, arm_losses, figures, is_finite, mean_loss
+from andrea_train.figures import ArmLosses, arm_losses, figures
 from andrea_train.guard import SPIKE_SIGMA, Guard
 from andrea_train.larder import Diet
 from andrea_train.looks import Looks, Owed
@@ -164,7 +164,7 @@ class Loop:
 
     def _record(self, step: int, batch: Batch, taken: Taken, lr: float, seconds: float) -> None:
         """Put the step's figures into the events, let the guard judge them."""
-        loss, arms, finite = mean_loss(taken), arm_losses(batch, taken.each), is_finite(taken)
+        loss, arms, finite = taken.loss, arm_losses(batch, taken.each), taken.finite
         if finite and not taken.skipped and (spike := self._spike(arms)) is not None:
             text = f"loss {loss:.3f} lies {spike:.1f} deviations above what its arms usually give"
             self.outside.warn(self.state.step, "spike", text)

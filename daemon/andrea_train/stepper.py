@@ -6,6 +6,7 @@ the update itself hangs on them. Writes no file.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,6 +31,16 @@ class Taken:
     each: list[float]
     norm: float
     skipped: bool
+
+    @property
+    def loss(self) -> float:
+        """The mean over the sequences."""
+        return sum(self.each) / len(self.each)
+
+    @property
+    def finite(self) -> bool:
+        """Whether loss and gradient are numbers."""
+        return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
 class Stepper:
