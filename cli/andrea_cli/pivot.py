@@ -14,7 +14,7 @@ import shlex
 import sys
 import time
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,7 +110,7 @@ def _pivot(args: Namespace, run: RunDir) -> int:
         save_first(run)
     try:
         request.write()
-        fate = request.look() if args.no_wait else _wait(run, request, tail)
+        fate = request.look() if args.no_wait else _wait(run, request, proposal.step, tail)
     except KeyboardInterrupt:
         print(f"\nandrea: {_stands(run, request.look())}", file=sys.stderr)
         raise
@@ -118,12 +118,14 @@ def _pivot(args: Namespace, run: RunDir) -> int:
     return EXIT_OK
 
 
-def _wait(run: RunDir, request: Request, tail: Tail) -> Fate:
+def _wait(run: RunDir, request: Request, step: int, tail: Tail) -> Fate:
     """Until the policy is in force, or a service that is needed does not run; Refused when it will not be."""
     progress = _Progress()
+    progress.tell(Fate("asked", step))
     while True:
         trainer, proxy = look(run), look(run, "proxy")
         fate = request.look()  # after the look at the services: their last words are not missed
+        progress.tell(fate)
         for event in tail.poll():
             progress.hear(event)
         if fate.state == "refused":
@@ -135,7 +137,7 @@ def _wait(run: RunDir, request: Request, tail: Tail) -> Fate:
         if fate.state == "in force" or not proxy.alive or not (trainer.alive or fate.state == "asked"):
             progress.end()
             return fate
-        progress.tell(fate)
+        progress.show(fate)
         time.sleep(POLL_SECONDS)
 
 
@@ -157,10 +159,15 @@ class _Progress:
             self._say(f"{event.get('file')} is saved")
 
     def tell(self, fate: Fate) -> None:
-        """How far it is."""
-        if fate != self._told:
+        """How far the request is. What is in force was planned first, though a look may have come too late for that."""
+        if fate.state == "in force":
+            fate = replace(fate, state="planned")
+        if fate != self._told and fate.state in ("asked", "claimed", "planned"):
             self._told = fate
             self._say(f"{fate.state}: takes effect after step {fate.step:,}")
+
+    def show(self, fate: Fate) -> None:
+        """On a terminal, how far the trainer is."""
         if self._live and self._step is not None:
             print(f"\r\x1b[Kstep {self._step:,} of {fate.step:,}", end="", file=sys.stderr, flush=True)
 

@@ -152,6 +152,23 @@ def test_by_command_everything_that_a_pivot_promises(
     assert sum(pulls) <= 0.4 * 4 * len(pulls) + 1
 
 
+def test_a_command_that_was_away_meanwhile_tells_what_came_to_pass(make: Make) -> None:
+    """Asked and planned are told of every pivot, however seldom the command gets to look."""
+    run = make("away", PATIENT)
+    away = {"at": "andrea_cli.fate:Request.write", "call": 1, "do": "STOP", "after": True}
+    with start_proxy(run) as proxy, start(run, hurt=[FREEZE_AT_25]) as trainer:
+        at_25(run, trainer)
+        command = call(run, "--cap", "prose=0.3", hurt=[away])
+        until("it is claimed", run.policy_pending.exists)
+        trainer.signal(signal.SIGCONT)
+        finish(run, trainer, proxy)
+        command.send_signal(signal.SIGCONT)
+        done = ended(command)
+    assert done.code == 0 and f"is in force since step {BOUNDARY + 1}" in done.out
+    told = [line for line in done.err.splitlines() if "takes effect" in line]
+    assert told == [f"andrea: {state}: takes effect after step {BOUNDARY}" for state in ("asked", "planned")]
+
+
 def test_by_hand_it_comes_out_the_same(
     make: Make, wish: Path, by_command: tuple[RunDir, dict[str, Any], str, bytes]
 ) -> None:
