@@ -6,6 +6,7 @@ audits, early babble included, in the trials behind this project.
 
 from __future__ import annotations
 
+import codecs
 import re
 import zlib
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ LEAST_CHARACTERS = 24
 COVERED_SHARE = 0.30
 RATIO_OF_HELD_OUT = 0.8
 
+_CODE_POINTS = codecs.lookup("utf-32-le")
+"""Looked up now: a codec is a file, and later on descriptors may be short."""
 _BLANKS = re.compile(r"\s+")
 _RULES = re.compile(r"([-=_*.#~+|])\1+")
 
@@ -29,7 +32,7 @@ def squeeze(text: str) -> str:
 
 def covered(text: str) -> float:
     """The share of `text` that lies inside runs repeating a piece of at most 64 characters 3 times or more."""
-    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    codes = np.frombuffer(_CODE_POINTS.encode(text, "surrogatepass")[0], dtype=np.uint32)
     inside = np.zeros(len(codes), dtype=bool)
     for period in range(1, min(LONGEST_PERIOD, len(codes) // LEAST_REPEATS) + 1):
         same = np.flatnonzero(np.diff(np.concatenate(([0], codes[:-period] == codes[period:], [0]))))

@@ -96,6 +96,7 @@ PROVED = {
     "a stale pidfile that names another program": "andrea_train/test_start.py, andrea_service/test_identity.py",
     "no file events from the kernel": "andrea_proxy/test_service.py",
     "a proxy that is away, late or slow": "andrea_proxy/test_fallback.py",
+    "libraries replaced, or out of reach, while it runs": "faults/test_imports.py",
     "a power cut at any instant": "crash/test_powercut.py",
     "a disk that hangs or is slow": "systemd/test_stop.py",
     "a hung trainer": "systemd/test_crash.py",

@@ -10,6 +10,7 @@ function, and at the n - 1 calls after it (for ever if `times` is 0):
 - FALSE: the function returns False instead;
 - SLEEP: the function takes `seconds` longer;
 - CHILD: a child process is started first, harness.helper;
+- IMPORTS: from then on, whatever is imported that was not there yet is told on stderr ("imported late: NAME");
 - FLOOD: a thread is started first, which logs `lines` lines a burst, in `bursts` bursts of `seconds` seconds, with as
   long a silence after each.
 """
@@ -56,6 +57,9 @@ def install(spec: dict[str, Any]) -> None:
         if do == "SLEEP":
             time.sleep(spec["seconds"])
             return original(*args, **kwargs)
+        if do == "IMPORTS":
+            sys.addaudithook(tell_import)
+            return original(*args, **kwargs)
         if do == "CHILD":
             subprocess.Popen([sys.executable, "-S", str(Path(__file__).with_name("helper.py"))])
             return original(*args, **kwargs)
@@ -72,6 +76,11 @@ def install(spec: dict[str, Any]) -> None:
         return original(*args, **kwargs)
 
     setattr(owner, name, hurt)
+
+
+def tell_import(event: str, args: tuple[object, ...]) -> None:
+    if event == "import":
+        print(f"imported late: {args[0]}", file=sys.stderr, flush=True)
 
 
 def flood(bursts: int, lines: int, seconds: float) -> None:
