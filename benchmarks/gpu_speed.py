@@ -56,7 +56,7 @@ def speed(name: str, precision: str, compiled: str) -> dict[str, list[float]]:
 def _ours(shape: Shape, precision: str, windows: object, compiled: bool, *, deterministic: bool) -> Callable[[], float]:
     import torch
 
-    from andrea_rundir.config import OptimizerConfig
+    from andrea_rundir.sections import OptimizerConfig
     from andrea_train import model
     from andrea_train.feed import Batch
     from andrea_train.optimizer import AdamW

@@ -83,9 +83,9 @@ def ours(folder: str, name: str) -> dict[str, Any]:
     """
     import torch
 
-    from andrea_rundir.config import CheckpointConfig
     from andrea_rundir.eventlog import EventLog
     from andrea_rundir.names import RunDir
+    from andrea_rundir.sections import CheckpointConfig
     from andrea_train.saver import Keep, Saver
     from andrea_train.state import Staging, State
 

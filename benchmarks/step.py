@@ -110,7 +110,7 @@ def update(name: str) -> dict[str, list[float]]:
     import plain
     import torch
 
-    from andrea_rundir.config import OptimizerConfig
+    from andrea_rundir.sections import OptimizerConfig
     from andrea_train.model import weights
     from andrea_train.optimizer import AdamW
     from andrea_train.state import State
@@ -150,7 +150,7 @@ def profile(name: str, precision: str) -> list[str]:
     """The operations that take most of a step's time, each with its share of it."""
     import torch
 
-    from andrea_rundir.config import OptimizerConfig
+    from andrea_rundir.sections import OptimizerConfig
     from andrea_train import model
     from andrea_train.feed import Batch
     from andrea_train.optimizer import AdamW

@@ -17,10 +17,10 @@ from safetensors import SafetensorError, safe_open
 
 from andrea_cli import output
 from andrea_rundir import checkpoint, jsontext
-from andrea_rundir.config import ModelConfig
 from andrea_rundir.faults import EXIT_OK, Refused
 from andrea_rundir.layout import Shape, parameters
 from andrea_rundir.publish import publish_image
+from andrea_rundir.sections import ModelConfig
 
 NUMBERS = ("vocab_size", "d_model", "n_heads", "n_layers", "context")
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from andrea_rundir import tomlfile
-from andrea_rundir.config import NAME
 from andrea_rundir.faults import BadConfig
+from andrea_rundir.sections import NAME
 from andrea_rundir.shapes import MAX_STEP
 from andrea_rundir.tomlfile import broken_rule, shown
 

@@ -18,8 +18,8 @@ from torch import Tensor
 from andrea_corpus.order import stream_seed
 from andrea_corpus.shards import Shard
 from andrea_corpus.tokenizer import Tokenizer
-from andrea_rundir.config import SamplesConfig
 from andrea_rundir.layout import Shape
+from andrea_rundir.sections import SamplesConfig
 from andrea_train import looped, model
 from andrea_train.sampler import continue_prompts, draws
 

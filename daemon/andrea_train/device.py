@@ -20,8 +20,8 @@ from contextlib import AbstractContextManager, nullcontext
 import numpy as np
 import torch
 
-from andrea_rundir.config import RunSection
 from andrea_rundir.faults import EXIT_OK, BadConfig, Fault, NoDevice
+from andrea_rundir.sections import RunSection
 
 PATIENCE_SECONDS = 600.0
 POLL_SECONDS = 5.0

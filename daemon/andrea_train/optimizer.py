@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from andrea_rundir.config import OptimizerConfig
 from andrea_rundir.layout import Shape
+from andrea_rundir.sections import OptimizerConfig
 from andrea_train.state import State
 
 ROW = 1024

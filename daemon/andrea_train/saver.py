@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from andrea_rundir import digests
 from andrea_rundir.checkpoint import unsound
-from andrea_rundir.config import CheckpointConfig
 from andrea_rundir.eventlog import EventLog
 from andrea_rundir.names import RunDir, checkpoint_name
 from andrea_rundir.publish import fsync_dir, publish_image
 from andrea_rundir.retention import doomed
+from andrea_rundir.sections import CheckpointConfig
 from andrea_service.signals import leave_aborts
 from andrea_train.state import Staging, State
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from andrea_rundir.config import OptimizerConfig
 from andrea_rundir.layout import Shape
+from andrea_rundir.sections import OptimizerConfig
 from andrea_train import model
 from andrea_train.optimizer import AdamW, length
 from andrea_train.state import State
