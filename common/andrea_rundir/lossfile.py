@@ -4,15 +4,13 @@ Written by the proxy only. The array ends in `]` and spaces. An append overwrite
 `pwrite`, so the end of the file does not move and a reader beside it sees a whole array (or, where it meets the very
 write, a beginning of it: ADR 9); the file grows by whitespace alone, 64 KiB at a time, and long before the room is
 needed: a reader that reads to the end it first saw and then looks for more must find nothing but spaces there. No byte
-of an entry ever changes. Imports the standard library, our entries, faults, growing and publish.
+of an entry ever changes. Imports the standard library, our ascending, entries, faults, growing and publish.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from array import array
-from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from andrea_rundir import jsontext
+from andrea_rundir.ascending import Ascending
 from andrea_rundir.entries import ATTEMPT, CLOSE, COMMA, GROWTH, HEAD, OPEN, Entry, encode, parse
 from andrea_rundir.faults import about
 from andrea_rundir.growing import Growing
@@ -49,8 +48,8 @@ class LossFile:
         self.last_step = 0
         self.size = len(OPEN) - 1
         self._hash = _hashed(OPEN[: self.size])
-        self._steps, self._offsets = array("q"), array("q")
-        """Every step on record, ascending, and where its last entry starts: what one number says costs no memory."""
+        self._places = Ascending("q", 1, 0)
+        """Where the last entry of every step on record starts."""
         self._times: dict[int, list[str]] = {}
         self._dirty = True  # what a killed writer left may be in memory only
         fresh = not path.exists() or path.stat().st_size == 0
@@ -101,8 +100,8 @@ class LossFile:
 
     def at(self, step: int) -> Entry | None:
         """The last entry of a step; None when there is none."""
-        offset = self._offset(step)
-        return None if offset < 0 else self._entry(offset)
+        i = self._places.find(step)
+        return None if i < 0 else self._entry(int(self._places.rows[0][i]))
 
     def knows(self, step: int, time: str) -> bool:
         """Whether an entry of that step and time is on record, superseded or not."""
@@ -130,11 +129,6 @@ class LossFile:
         entry: Entry = jsontext.quick(data[: data.index(b"\n")].rstrip(b","))
         return entry
 
-    def _offset(self, step: int) -> int:
-        """Where the last entry of a step starts; -1 when there is none."""
-        i = bisect_left(self._steps, step)
-        return self._offsets[i] if i < len(self._steps) and self._steps[i] == step else -1
-
     def _note(self, offset: int, step: int, attempt: int) -> None:
         """Count one entry whose line starts at `offset`; ValueError, nothing counted, for a repetition of nothing."""
         if attempt > 1:
@@ -142,17 +136,8 @@ class LossFile:
                 raise ValueError(f"attempt {attempt} of step {step} without one before")
             self._times.setdefault(step, []).append(before["time"])
         self.entries += 1
-        if step > self.last_step or not self._steps:  # nearly all
-            self._steps.append(step)
-            self._offsets.append(offset)
-            self.last_step = step
-            return
-        i = bisect_left(self._steps, step)
-        if i == len(self._steps) or self._steps[i] != step:
-            self._steps.insert(i, step)
-            self._offsets.insert(i, offset)
-        self._offsets[i] = offset
-        self.last_step = self._steps[-1]
+        self._places.rows[0][self._places.place(step)] = offset
+        self.last_step = self._places.keys[-1]
 
     def _reach(self, size: int, more: bytes) -> None:
         """What is held ends after `size` bytes now, of which `more` are new."""

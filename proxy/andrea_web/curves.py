@@ -11,7 +11,6 @@ import math
 import os
 import threading
 import time
-from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from andrea_cli import facts
+from andrea_rundir.ascending import Ascending
 from andrea_rundir.entries import Entry, parse
 from andrea_rundir.history import Floats, Integers, envelope
 
@@ -43,29 +43,13 @@ class Stretch:
     ema: tuple[Floats, Floats]
 
 
-class _Table:
-    """Rows of figures in columns of ascending keys: made for keys that come in order, right for any."""
-
-    def __init__(self, rows: int, fill: float) -> None:
-        self._fill = fill
-        self._keys, self.rows = array("q"), [array("d") for _ in range(rows)]
-
-    def place(self, key: int) -> int:
-        """Where in the rows the figures of a key stand; a key that is not there is given its place."""
-        keys = self._keys
-        if not keys or key > keys[-1]:
-            i = len(keys)
-        elif keys[i := bisect_left(keys, key)] == key:
-            return i
-        keys.insert(i, key)
-        for row in self.rows:
-            row.insert(i, self._fill)
-        return i
+class _Table(Ascending):
+    """Figures that are read as numpy has them."""
 
     def between(self, first: int, last: int) -> tuple[Integers, Floats]:
         """Keys `first` to `last`, both included, `[n]`, and their figures, `[rows, n]`; copies."""
-        lo, hi = bisect_left(self._keys, first), bisect_right(self._keys, last)
-        return np.array(self._keys[lo:hi], dtype=np.int64), np.array([row[lo:hi] for row in self.rows])
+        lo, hi = bisect_left(self.keys, first), bisect_right(self.keys, last)
+        return np.array(self.keys[lo:hi], dtype=np.int64), np.array([row[lo:hi] for row in self.rows])
 
     def column(self, key: int) -> Floats | None:
         """The figures of a key; None when it is not there."""
@@ -89,7 +73,7 @@ class Curves:
         """Grows with every entry."""
         self.policies: list[tuple[int, str]] = []
         """First step and id of every policy on record."""
-        self._steps = _Table(3, math.nan)
+        self._steps = _Table("d", 3, math.nan)
         """Loss, smoothed loss and time, by step."""
         self._arms: dict[str, _Table] = {}
         """By arm, its pulls, its pulls that have a loss and the sum of those losses, by block, of blocks with any."""
@@ -166,7 +150,7 @@ class Curves:
         if entry["attempt"] == 1:  # what the curriculum has counted
             for arm, (pulls, mean, _) in entry["arms"].items():
                 if (table := self._arms.get(arm)) is None:
-                    table = self._arms[arm] = _Table(3, 0.0)
+                    table = self._arms[arm] = _Table("d", 3, 0.0)
                 i, (counts, counted, sums) = table.place((step - 1) // BLOCK), table.rows
                 counts[i] += pulls
                 if mean is not None:
