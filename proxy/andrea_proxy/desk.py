@@ -17,13 +17,12 @@ from typing import Any
 from andrea_corpus.rounds import Regime
 from andrea_proxy import state
 from andrea_proxy.curriculum import Curriculum, Known
-from andrea_proxy.fold import Fold
-from andrea_proxy.past import new_fold, open_plan, refold, weights_since
+from andrea_proxy.livefold import LiveFold
+from andrea_proxy.past import open_plan
 from andrea_proxy.pivot import Pivot
 from andrea_proxy.policies import Policies
 from andrea_proxy.recorder import Recorder
 from andrea_proxy.samples import Samples
-from andrea_rundir import entries
 from andrea_rundir.config import RunConfig
 from andrea_rundir.entries import Entry
 from andrea_rundir.events import Tail, starts
@@ -50,30 +49,28 @@ class Desk:
         self._fallbacks: list[tuple[RoundPlan, bool]] = []
         self._unfolded: list[Entry] = []
         """Entries that are written, and not in the fold yet."""
-        self._ended: dict[str, Any] | None = None
-        self._zombies: list[dict[str, Any]] = []
         self._saved, self._synced = clock(), -1
-        self._cached: object = None
         self.started: dict[str, Any] | None = None
         """The newest start event."""
         self.round_seconds = math.inf
         """How long a round takes, by the newest step."""
-        content, problem = state.read(run)
-        self._loss = LossFile(run.loss, state.vouched(content))
+        cache = state.read(run)
+        self._loss = LossFile(run.loss, state.vouched(cache[0]))
         with ExitStack() as opened:
             opened.callback(self._loss.close)
             self._plan = open_plan(run, self.say)
             opened.callback(self._plan.close)
-            self._begin(content, problem)
+            self._begin(cache)
             opened.pop_all()
 
-    def _begin(self, content: dict[str, Any] | None, problem: str) -> None:
+    def _begin(self, cache: tuple[state.Content | None, str]) -> None:
         """All that is read of a run before the first turn."""
         run, config = self.run, self.config
         self._recorder = Recorder(self._loss)
         self._policies = Policies(run, context=config.shape.context, round_steps=self._size)
         self.curriculum = Curriculum(self._plan, self._policies, config)
-        self.fold, position = self._restore(content, problem)
+        self._live = LiveFold(run, config, self._policies, self._loss, cache, self.say)
+        self.fold, position = self._live.now, self._live.position
         self._policies.find(self.fold.regime.arms)
         self._tail, self._at = Tail(run.events, position), self.fold.step
         if position[1]:  # past the start event of its segment, which nobody will read again
@@ -197,12 +194,9 @@ class Desk:
                 text = f"step {entry['step']}, and maybe later ones, were trained again and came out differently"
                 self.say(text, entry["step"])
             return
-        old = self.fold.regime
-        if entry["policy"] != old.id and self.fold.step:
-            self._ended = self._render(self.fold)
+        if entry["policy"] != self.fold.regime.id and self.fold.step:
             self._samples.pivot(entry["policy"])
-            self._zombies = []
-        self.fold.observe(entry)
+        self._live.observe(entry)
 
     def _publish(self) -> None:
         """Plan lines that are due. Entries they rest on are made durable first."""
@@ -211,7 +205,7 @@ class Desk:
             curriculum.begin(fold.regime, fold.step)
         lost = curriculum.standing is None and self._loss.entries > 0
         self.say_once("plan", "no line of the plan can be gone on from: the trainer falls back first" if lost else "")
-        known = Known(fold.step, self._weights, fold.lifetime)
+        known = Known(fold.step, self._live.weights, fold.lifetime)
         if self._synced != (synced := round_of(fold.step + 1, self._size)):
             self._loss.sync()
             self._synced = synced
@@ -228,13 +222,6 @@ class Desk:
                 self.say(f"policy {line.plan.policy} begins with step {line.plan.first}", line.plan.first, "pivot")
         self.say_once("limits", "; ".join(curriculum.notes))
 
-    def _weights(self, number: int) -> dict[str, float] | None:
-        """The learner's weights for a round; folded anew where the fold has gone past it."""
-        if number not in self.fold.weights and number <= self.fold.weighed:
-            old = weights_since(entries.read(self.run.loss), self._new_fold(), number)
-            self.fold.weights = {**old, **self.fold.weights}
-        return self.fold.weights.get(number)
-
     def _finish_pivot(self) -> None:
         regime = self.fold.regime
         if regime.start == 0:
@@ -243,13 +230,7 @@ class Desk:
         if last is None:  # a history that begins here: there is nothing to archive
             return
         before = self._policies.of(last["policy"])
-        self._pivot.archive(before, regime, self._state_at_end, self._synced > round_of(regime.start, self._size))
-
-    def _state_at_end(self) -> dict[str, Any]:
-        """The state of the policy before, after its last step."""
-        if self._ended is None or self._ended["step"] != self.fold.regime.start:
-            self._ended = self._render(refold(entries.read(self.run.loss), self._new_fold(), self.fold.regime.start))
-        return self._ended
+        self._pivot.archive(before, regime, self._live.ended, self._synced > round_of(regime.start, self._size))
 
     # The sidecars.
 
@@ -262,44 +243,4 @@ class Desk:
         self._samples.save()
         if not self._recorder.settled or self._fallbacks or self._unfolded:
             return
-        if (key := (self._loss.entries, self._tail.position)) == self._cached:
-            return
-        self._loss.sync()
-        state.save(self.run, self._render(self.fold), self._loss, self._tail.position)
-        self._cached = key
-
-    def _render(self, fold: Fold) -> dict[str, Any]:
-        plan = state.line_of(self.run, fold.step, self._size)
-        return state.render(self.run, self.config.run.id, fold, plan, self._batch, self._zombies)
-
-    def _new_fold(self) -> Fold:
-        return new_fold(self.run, self.config, self._policies)
-
-    def _restore(self, content: dict[str, Any] | None, problem: str) -> tuple[Fold, tuple[int, int]]:
-        """The fold over all entries on record: from the cache and what came since, else anew, saying why."""
-        found = state.Found(problem=problem)
-        if content is not None:
-            found = state.restore(
-                content,
-                self._loss,
-                self._policies,
-                run_id=self.config.run.id,
-                seed=self.config.run.seed,
-                round_steps=self._size,
-            )
-        if self._loss.torn:
-            found.position = (0, 0)
-            self.say(f".loss.json was torn: {self._loss.torn}; what is missing comes from the events")
-        if found.fold is not None:
-            self._zombies, fold = found.retired, found.fold
-            for entry in self._loss.since(found.size):
-                if entry["attempt"] == 1:
-                    fold.observe(entry)
-            return fold, found.position
-        fold = refold(self._loss.since(0), self._new_fold())
-        self._zombies = state.zombies(found, fold)
-        if found.problem:
-            gone = ", ".join(str(arm["arm"]) for arm in self._zombies)
-            retired = f"; arms it carried that are not in the policy are retired: {gone}" if gone else ""
-            self.say(f".state.json is not used: {found.problem}; folded anew from history{retired}", fold.step)
-        return fold, (0, 0)
+        self._live.save(self._tail.position)
