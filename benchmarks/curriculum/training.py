@@ -17,10 +17,10 @@ from andrea_corpus import prepare
 from andrea_corpus.order import stream_seed, window_of
 from andrea_corpus.shards import Shard, open_shard
 from andrea_corpus.tokenizer import ByteTokenizer
-from andrea_rundir.config import OptimizerConfig
 from andrea_rundir.layout import Shape
 from andrea_rundir.names import RunDir
 from andrea_rundir.policy import Arm, Policy
+from andrea_rundir.sections import OptimizerConfig
 from andrea_train import model
 from andrea_train.feed import Batch
 from andrea_train.figures import arm_losses
@@ -77,10 +77,7 @@ class Training:
         losses = model.losses(self._leaves, torch.from_numpy(batch.windows), SHAPE.n_heads)
         gradients = torch.autograd.grad(losses.mean(), self._leaves.tensors())
         torch._foreach_copy_(self._gradients, list(gradients))
-        rate = learning_rate(
-            step, peak=OPTIMIZER.lr, floor=OPTIMIZER.min_lr, warmup=OPTIMIZER.warmup_steps, total=OPTIMIZER.max_steps
-        )
-        self._optimizer.step(rate, losses.detach())
+        self._optimizer.step(learning_rate(step, OPTIMIZER), losses.detach())
         arms, row = {}, 0
         for name, (pulls, loss) in arm_losses(batch, losses.tolist()).items():
             size = int(self._lengths[batch.windows[row : row + pulls, 1:]].sum())

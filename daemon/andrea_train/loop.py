@@ -148,10 +148,7 @@ class Loop:
             self._pause("events wait in memory, and the room for them is full")
         self._paused = False
         batch = self.feed.batch(step)
-        config = self.config.optimizer
-        lr = learning_rate(
-            step, peak=config.lr, floor=config.min_lr, warmup=config.warmup_steps, total=config.max_steps
-        )
+        lr = learning_rate(step, self.config.optimizer)
         skips = self.config.guard.spike == "skip"
         refuse = (lambda each: self._spike(arm_losses(batch, each)) is not None) if skips else None
         taken = self.stepper.take(batch, lr, self._hear, refuse, self.feed.prepare)
@@ -192,9 +189,7 @@ class Loop:
     def _edge(self, last: int) -> None:
         step = self.state.step
         demand_standing()
-        if gone := self.outside.events.mend():
-            text = f"{gone} was removed: what the proxy had not read of it, and was synced, is lost; a new one is begun"
-            self.outside.warn(step, "events removed", text)
+        self.outside.mend(step)
         self.publisher.poll()
         self.card.tell(step)
         wanted = self.outside.signals.checkpoint_wanted

@@ -34,6 +34,12 @@ class Outside:
         self.events.append("warning", step=step, what=what, detail=detail)
         self.log.warning("%s: %s", what, detail, extra={"event": event, "step": step})
 
+    def mend(self, step: int) -> None:
+        """Go on with the history where somebody has removed it; said in what is begun."""
+        if gone := self.events.mend():
+            text = f"{gone} was removed: what the proxy had not read of it, and was synced, is lost; a new one is begun"
+            self.warn(step, "events removed", text)
+
     def waits_for_plan(self) -> None:
         """Said once a second while it lasts: before the first step the service manager must know that it goes on."""
         self.notifier.extend(WAIT_SECONDS)

@@ -1,22 +1,24 @@
 """The learning rate as a pure function of the step: linear warm-up, then a cosine down to `min_lr`.
 
-Standard library only.
+Imports the standard library and `andrea_rundir.sections`.
 """
 
 from __future__ import annotations
 
 import math
 
+from andrea_rundir.sections import OptimizerConfig
 
-def learning_rate(step: int, *, peak: float, floor: float, warmup: int, total: int) -> float:
+
+def learning_rate(step: int, config: OptimizerConfig) -> float:
     """The rate of update number `step` (1 is the first).
 
-    Cosine decay as in Loshchilov & Hutter 2017 (arXiv 1608.03983), without restarts; past `total` it stays at
-    `floor`, so a run that is prolonged by hand goes on calmly.
+    Cosine decay as in Loshchilov & Hutter 2017 (arXiv 1608.03983), without restarts; past `max_steps` it stays at
+    `min_lr`, so a run that is prolonged by hand goes on calmly.
     """
-    if step <= warmup:
-        return peak * step / warmup
-    if step >= total:
-        return floor
-    progress = (step - warmup) / (total - warmup)
-    return floor + 0.5 * (peak - floor) * (1.0 + math.cos(math.pi * progress))
+    if step <= config.warmup_steps:
+        return config.lr * step / config.warmup_steps
+    if step >= config.max_steps:
+        return config.min_lr
+    progress = (step - config.warmup_steps) / (config.max_steps - config.warmup_steps)
+    return config.min_lr + 0.5 * (config.lr - config.min_lr) * (1.0 + math.cos(math.pi * progress))

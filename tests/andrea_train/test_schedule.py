@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import pytest
 
+from andrea_rundir.sections import OptimizerConfig
 from andrea_train.schedule import learning_rate
 
 
 def rate(step: int) -> float:
-    return learning_rate(step, peak=1.0, floor=0.1, warmup=10, total=110)
+    return learning_rate(step, OptimizerConfig(lr=1.0, min_lr=0.1, warmup_steps=10, max_steps=110))
 
 
 def test_the_three_parts() -> None:
@@ -24,5 +25,4 @@ def test_it_rises_then_falls() -> None:
 
 
 def test_no_warm_up() -> None:
-    assert learning_rate(1, peak=1.0, floor=0.0, warmup=0, total=10) < 1.0
-    assert learning_rate(1, peak=1.0, floor=0.0, warmup=0, total=10) > 0.9
+    assert 0.9 < learning_rate(1, OptimizerConfig(lr=1.0, min_lr=0.0, warmup_steps=0, max_steps=10)) < 1.0
