@@ -25,6 +25,7 @@ Make = Callable[..., RunDir]
 STILL = 90.0 if os.environ.get("FAULTS") == "all" else 2.0
 """Seconds for which either one stands still."""
 HOUR, DAY = 3600, 86400
+INSIDE_A_STEP: dict[str, object] = {"at": "andrea_train.stepper:Stepper.take", "call": 45, "do": "STOP"}
 
 
 @pytest.fixture
@@ -59,15 +60,16 @@ def test_either_may_stand_still_for_a_while(make: Make, whole: RunDir) -> None:
 def test_the_clock_may_jump_both_ways(make: Make, whole: RunDir, clock: Path) -> None:
     env = shifted(clock)
     run, jumps = make("clock", PATIENT), {20: HOUR, 30: -DAY, 40: 0}
-    with (
-        start_proxy(run, env=env) as proxy,
-        start(run, hurt=[{**HALFWAY, "times": len(jumps)}], env=env) as trainer,
-    ):
+    stops = [{**HALFWAY, "times": len(jumps)}, INSIDE_A_STEP]
+    with start_proxy(run, env=env) as proxy, start(run, hurt=stops, env=env) as trainer:
         for step, seconds in jumps.items():
             until(f"the trainer stands still at {step}", partial(stands_at, run, trainer, step))
             clock.write_text(str(seconds))
             assert nothing_is_negative(run, env)
             trainer.signal(signal.SIGCONT)
+        until("the trainer stands still inside of a step", trainer.frozen)
+        clock.write_text(str(-DAY))
+        trainer.signal(signal.SIGCONT)
         end(run, trainer, proxy)
     is_twin(run, whole)
     stamps = [event["time"] for event in read(run.events)]
