@@ -72,18 +72,25 @@ class Lock:
         self.release()
 
 
-def demand_standing() -> None:
-    """Refused when a lock of ours keeps nobody away any more: its run was removed, moved or replaced. Nothing that is
-    saved from then on could be found again."""
+def gone() -> Refused | None:
+    """Why a lock of ours keeps nobody away any more: its run was removed, moved or replaced. Nothing that is saved from
+    then on could be found again."""
     for lock in _mine:
         if not lock.stands():
-            raise Refused(
+            return Refused(
                 "the run is no longer where it was",
                 where=str(lock.path.parent),
                 found=f"{lock.path.name} is {'another file' if lock.path.exists() else 'gone'}",
                 expected=f"the {lock.path.name} that this process holds",
                 todo="bring the run back, or start it where it is now: it goes on from its newest checkpoint",
             )
+    return None
+
+
+def demand_standing() -> None:
+    """Refused where a run of ours is `gone`."""
+    if (why := gone()) is not None:
+        raise why
 
 
 @dataclass(frozen=True)

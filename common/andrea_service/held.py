@@ -12,7 +12,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from andrea_rundir import config, filesystem, publish
-from andrea_rundir.lock import Lock, remove_pidfile, write_pidfile
+from andrea_rundir.faults import BadConfig
+from andrea_rundir.lock import Lock, demand_standing, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
 from andrea_service import identity, owner
 
@@ -21,7 +22,8 @@ from andrea_service import identity, owner
 def held(run: RunDir, lock: Path, pidfile: Path) -> Iterator[config.RunConfig]:
     """The run's configuration, for as long as the lock is ours.
 
-    Raises Refused when there is no run, BadConfig when `run.toml` cannot be used, Held when another process has it.
+    Raises Refused when there is no run, or none any more, BadConfig when `run.toml` cannot be used, Held when another
+    process has it.
     """
     if not run.run_toml.exists():
         raise run.missing()
@@ -34,6 +36,9 @@ def held(run: RunDir, lock: Path, pidfile: Path) -> Iterator[config.RunConfig]:
             write_pidfile(pidfile, os.getpid())
         try:
             yield settings
+        except (OSError, BadConfig):
+            demand_standing()  # where the run is gone, that is what was wrong
+            raise
         finally:
             with suppress(OSError):  # how the run ended counts, not whether the address could be taken away
                 remove_pidfile(pidfile, os.getpid())

@@ -132,8 +132,12 @@ class Desk:
             self._write()
             self._save(forced=True)
         finally:
-            self._loss.close()
-            self._plan.close()
+            self.let_go()
+
+    def let_go(self) -> None:
+        """The files are closed, nothing is written."""
+        self._loss.close()
+        self._plan.close()
 
     @property
     def _in_plan(self) -> Regime:

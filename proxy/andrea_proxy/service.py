@@ -9,14 +9,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from andrea_proxy.desk import Desk
 from andrea_proxy.watch import Watch
 from andrea_rundir import config, seed
-from andrea_rundir.faults import EXIT_OK, Refused
-from andrea_rundir.lock import demand_standing
+from andrea_rundir.faults import EXIT_OK, Fault
+from andrea_rundir.lock import demand_standing, gone
 from andrea_rundir.names import RunDir
 from andrea_service import journal
 from andrea_service.held import held
@@ -75,7 +75,12 @@ class _Service:
                     self._signals.stop_wanted.wait(TROUBLE_SECONDS)
                 elif (again := self._anew(desk, settings)) is None:
                     watch.wait(self._stopping, desk.round_seconds / 4)  # the trainer waits for no plan
-        demand_standing()  # else what is written now would lie in somebody else's run
+        if (fault := gone()) is not None:  # what is written now would lie in somebody else's run
+            with suppress(OSError):
+                desk.let_go()
+            if again is None:
+                raise fault
+            return again
         try:
             desk.close()
         except OSError as error:  # nothing is lost: the events have it all
@@ -86,14 +91,17 @@ class _Service:
 
     def _open(self, settings: config.RunConfig, log: logging.Logger) -> Desk | None:
         """A desk: at a start now or not at all; later, when the disk lets it be opened. None at an end."""
+        told = ""
         while True:
             try:
+                demand_standing()
                 return Desk(self._run, settings, log)
-            except OSError as error:
-                if not self._ready:
+            except (OSError, Fault) as error:
+                if not self._ready or not _passes(error):
                     raise
-                what = self._waits(error)
-                log.warning("%s", what, extra={"event": "warning", "step": 0})
+                if (what := self._waits(error)) != told:
+                    told = what
+                    log.warning("%s", what, extra={"event": "warning", "step": 0})
                 self._status(what)
                 self._heartbeat.beat()
             if self._signals.stop_wanted.wait(TROUBLE_SECONDS):
@@ -104,7 +112,9 @@ class _Service:
         try:
             demand_standing()
             desk.turn(self._alive)
-        except (OSError, Refused) as error:
+        except (OSError, Fault) as error:
+            if not _passes(error):
+                raise
             what = self._waits(error)
             desk.say_once("trouble", what)
             self._status(what)
@@ -113,10 +123,12 @@ class _Service:
         self._status(desk.line)
         return False
 
-    def _waits(self, error: OSError | Refused) -> str:
-        """What it waits for the end of."""
-        why = error.what if isinstance(error, Refused) else error.strerror
-        return f"waits: {why}: {getattr(error, 'filename', None) or self._run.root}"
+    def _waits(self, error: OSError | Fault) -> str:
+        """What it waits for the end of; a run that is gone is behind whatever else went wrong."""
+        cause = gone() or error
+        if isinstance(cause, Fault):
+            return f"waits: {cause.what}: {self._run.root}"
+        return f"waits: {cause.strerror}: {cause.filename or self._run.root}"
 
     def _status(self, text: str) -> None:
         """At most once a second, and only what is new."""
@@ -137,16 +149,21 @@ class _Service:
         return self._signals.stop_wanted.is_set()
 
     def _anew(self, desk: Desk, settings: config.RunConfig) -> config.RunConfig | None:
-        """The configuration for another desk, if there must be one."""
+        """The configuration for another desk, if there must be one: a run that is gone as a whole is waited for."""
         started, desk.started = desk.started, None
         if started is not None and _relevant(started["config"]) != _relevant(settings.model_dump(mode="json")):
             now = config.load(self._run.run_toml)
             if _relevant(now.model_dump(mode="json")) == _relevant(started["config"]):
                 return now
-        if lost := desk.lost:
+        if (lost := desk.lost) and gone() is None:
             desk.say(f"{', '.join(lost)} was removed: all is opened, and mended, anew")
             return settings
         return None
+
+
+def _passes(error: OSError | Fault) -> bool:
+    """Whether what a run met may be over in a while: the disk's refusals, and all of a run that is gone."""
+    return isinstance(error, OSError) or gone() is not None
 
 
 def _relevant(tables: dict[str, Any]) -> tuple[object, ...]:

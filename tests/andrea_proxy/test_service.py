@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from andrea_rundir.entries import read
 from andrea_rundir.lock import probe, read_pidfile
 from andrea_rundir.names import RunDir
 from andrea_service.presence import look
@@ -80,6 +81,38 @@ def test_what_it_cannot_serve_is_told_in_words(
     with start_proxy(run) as proxy:
         assert proxy.wait() == code, proxy.said()
     assert words in proxy.said() and "Traceback" not in proxy.said()
+
+
+@pytest.mark.parametrize(
+    ("at", "call", "removed"),
+    [
+        ("andrea_proxy.service:_Service._turn", 3, False),
+        ("andrea_proxy.desk:Desk._publish", 3, False),
+        ("andrea_proxy.desk:Desk._save", 3, False),
+        ("andrea_proxy.service:_Service._anew", 3, False),
+        ("andrea_proxy.desk:Desk.close", 1, True),
+        ("andrea_proxy.service:_Service._open", 2, True),
+        ("andrea_proxy.desk:Desk._begin", 2, True),
+    ],
+)
+def test_a_run_that_is_moved_away_at_any_moment_is_waited_for(at: str, call: int, removed: bool, make: Make) -> None:
+    """It is served on when it is back. Where a file was `removed` before, the proxy is about to open all anew."""
+    run = quiet(make("moved", {"optimizer": {"max_steps": 4000}}), 30)
+    away = run.root.with_name("away")
+    with start_proxy(run, hurt=[{"at": at, "call": call, "do": "STOP"}]) as proxy:
+        until("it is at work", lambda: "planned to step" in proxy.said())
+        if removed:
+            run.loss.unlink()
+        until("it stands still", proxy.frozen)
+        run.root.rename(away)
+        proxy.signal(signal.SIGCONT)
+        until("it says so", lambda: "waits: the run is no longer where it was" in proxy.said())
+        assert not run.root.exists()
+        away.rename(run.root)
+        DryTrainer(run, lambda: not time.sleep(0.01)).train(75)
+        until("the steps are recorded", lambda: run.loss.read_bytes().count(b'"step":75,') == 1)
+        assert proxy.stop() == 0, proxy.said()
+    assert "Traceback" not in proxy.said() and len(list(read(run.loss))) == 75
 
 
 def test_it_follows_a_change_of_run_toml_that_the_trainer_started_with(make: Make) -> None:

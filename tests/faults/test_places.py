@@ -15,7 +15,7 @@ import pytest
 
 from andrea_rundir.names import RunDir
 from crash.devices import Device
-from faults.pair import CADENCE, HALFWAY, PATIENT, end, finish, is_twin
+from faults.pair import CADENCE, HALFWAY, PATIENT, end, finish, is_twin, recorded
 from harness import Trainer, make_run, start, start_proxy, until, wait_checkpoint
 from harness.demands import demand, no_root
 
@@ -48,6 +48,37 @@ def test_a_run_that_is_gone_ends_the_trainer_and_lets_the_proxy_wait(
         assert "the run is no longer where it was" in process.said() and "Traceback" not in process.said()
     left = {"run.log", "run.proxy.log"} | ({"away"} if fate == "moved" else set())
     assert {path.name for path in tmp_path.iterdir()} == left
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        "andrea_train.feed:Feed.batch",
+        "andrea_train.stepper:Stepper.take",
+        "andrea_train.loop:Loop._edge",
+        "andrea_train.saver:Saver._publish",
+        "andrea_train.saver:Saver._prune",
+        "andrea_train.looks:Looks.sample",
+        "andrea_train.feed:Feed._begin",
+    ],
+)
+def test_a_run_that_is_moved_away_at_any_moment_ends_the_trainer(
+    at: str, tmp_path: Path, sources: dict[str, Path]
+) -> None:
+    run = make_run(tmp_path / "run", changes={**PATIENT, "optimizer": {"max_steps": 1_000_000}}, arms=sources)
+    with start_proxy(run) as proxy:
+        with start(run, hurt=[{"at": at, "call": 3, "do": "STOP"}]) as trainer:
+            until("it stands still", trainer.frozen)
+            run.root.rename(tmp_path / "away")
+            trainer.signal(signal.SIGCONT)
+            assert trainer.wait() == 1, trainer.said()
+        assert not run.root.exists()
+        assert "the run is no longer where it was" in trainer.said() and "Traceback" not in trainer.said()
+        (tmp_path / "away").rename(run.root)
+        with start(run, "--until-step", "40") as trainer:
+            assert trainer.wait() == 0, trainer.said()
+        until("all is recorded", lambda: recorded(run) == 40)
+        assert proxy.stop() == 0, proxy.said()
 
 
 @contextmanager
