@@ -119,7 +119,8 @@ def _pivot(args: Namespace, run: RunDir) -> int:
 
 
 def _wait(run: RunDir, request: Request, step: int, tail: Tail) -> Fate:
-    """Until the policy is in force, or a service that is needed does not run; Refused when it will not be."""
+    """Until the policy that was asked for after `step` is in force, or a service that is needed does not run; Refused
+    when it will not be."""
     progress = _Progress()
     progress.tell(Fate("asked", step))
     while True:

@@ -57,8 +57,12 @@ class LossFile:
             publish(path, OPEN[:1] + CLOSE + b" " * (GROWTH - 3))
         self._file = Growing(path)
         self._length = os.fstat(self._file.fd).st_size
-        self.believed = vouched is not None and self._believe(vouched)
-        self._scan()
+        try:
+            self.believed = vouched is not None and self._believe(vouched)
+            self._scan()
+        except OSError:
+            self.let_go()
+            raise
 
     @property
     def mark(self) -> Mark:
@@ -91,7 +95,13 @@ class LossFile:
 
     def close(self) -> None:
         """Sync and let go."""
-        self.sync()
+        try:
+            self.sync()
+        finally:
+            self.let_go()
+
+    def let_go(self) -> None:
+        """The file is no longer open; nothing is written."""
         self._file.close()
 
     def stands(self) -> bool:

@@ -177,15 +177,24 @@ class PlanFile:
         self.torn: str | None = None
         fresh = not path.exists()
         self._file = Growing(path, os.O_CREAT | os.O_APPEND)
-        if fresh:
-            fsync_dir(path.parent)
-        rest = next(back(path))
-        self._size = os.fstat(self._file.fd).st_size - len(rest)
-        with about(path):
+        try:
+            if fresh:
+                fsync_dir(path.parent)
+            self._size = self._cut()
+        except OSError:
+            self.close()
+            raise
+
+    def _cut(self) -> int:
+        """Cut off a torn last line, make the rest durable; how long it is."""
+        rest = next(back(self.path))
+        size = os.fstat(self._file.fd).st_size - len(rest)
+        with about(self.path):
             if rest:
-                os.ftruncate(self._file.fd, self._size)
+                os.ftruncate(self._file.fd, size)
                 self.torn = f"its last line was torn: {len(rest)} bytes were cut off"
             self._file.sync()  # what a killed writer left may be in memory only
+        return size
 
     def append(self, lines: Sequence[Line]) -> None:
         """Add lines, durably. OSError when they cannot be written: none was added then.

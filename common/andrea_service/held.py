@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from andrea_rundir import config, filesystem, publish
-from andrea_rundir.faults import BadConfig
+from andrea_rundir.faults import Fault
 from andrea_rundir.lock import Lock, demand_standing, remove_pidfile, write_pidfile
 from andrea_rundir.names import RunDir
 from andrea_service import identity, owner
@@ -36,7 +36,7 @@ def held(run: RunDir, lock: Path, pidfile: Path) -> Iterator[config.RunConfig]:
             write_pidfile(pidfile, os.getpid())
         try:
             yield settings
-        except (OSError, BadConfig):
+        except (OSError, Fault):
             demand_standing()  # where the run is gone, that is what was wrong
             raise
         finally:

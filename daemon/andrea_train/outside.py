@@ -36,8 +36,8 @@ class Outside:
 
     def mend(self, step: int) -> None:
         """Go on with the history where somebody has removed it; said in what is begun."""
-        if gone := self.events.mend():
-            text = f"{gone} was removed: what the proxy had not read of it, and was synced, is lost; a new one is begun"
+        if name := self.events.mend():
+            text = f"{name} was removed: what the proxy had not read of it, and was synced, is lost; a new one is begun"
             self.warn(step, "events removed", text)
 
     def waits_for_plan(self) -> None:

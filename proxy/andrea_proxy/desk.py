@@ -17,6 +17,7 @@ from typing import Any
 from andrea_corpus.rounds import Regime
 from andrea_proxy import state
 from andrea_proxy.curriculum import Curriculum, Known
+from andrea_proxy.fold import Fold
 from andrea_proxy.livefold import LiveFold
 from andrea_proxy.past import open_plan
 from andrea_proxy.pivot import Pivot
@@ -44,7 +45,7 @@ class Desk:
         """Opens and repairs everything; BadConfig when the policy in force cannot be used or found."""
         self.run, self.config = run, config
         self._log, self._clock = log, clock
-        self._size, self._batch = config.round_steps, config.optimizer.batch_size
+        self._size = config.round_steps
         self._told: dict[str, str] = {}
         self._fallbacks: list[tuple[RoundPlan, bool]] = []
         self._unfolded: list[Entry] = []
@@ -57,7 +58,7 @@ class Desk:
         cache = state.read(run)
         self._loss = LossFile(run.loss, state.vouched(cache[0]))
         with ExitStack() as opened:
-            opened.callback(self._loss.close)
+            opened.callback(self._loss.let_go)
             self._plan = open_plan(run, self.say)
             opened.callback(self._plan.close)
             self._begin(cache)
@@ -70,7 +71,7 @@ class Desk:
         self._policies = Policies(run, context=config.shape.context, round_steps=self._size)
         self.curriculum = Curriculum(self._plan, self._policies, config)
         self._live = LiveFold(run, config, self._policies, self._loss, cache, self.say)
-        self.fold, position = self._live.now, self._live.position
+        position = self._live.position
         self._policies.find(self.fold.regime.arms)
         self._tail, self._at = Tail(run.events, position), self.fold.step
         if position[1]:  # past the start event of its segment, which nobody will read again
@@ -93,6 +94,11 @@ class Desk:
             self._told[about] = text
             if text:
                 self.say(text, self.fold.step)
+
+    @property
+    def fold(self) -> Fold:
+        """All that is recorded, folded."""
+        return self._live.now
 
     @property
     def line(self) -> str:
@@ -131,12 +137,13 @@ class Desk:
             self._take(self._tail.poll())
             self._write()
             self._save(forced=True)
+            self._loss.sync()
         finally:
             self.let_go()
 
     def let_go(self) -> None:
-        """The files are closed, nothing is written."""
-        self._loss.close()
+        """The files are no longer open; nothing is written. What is not on file another desk finds in the events."""
+        self._loss.let_go()
         self._plan.close()
 
     @property

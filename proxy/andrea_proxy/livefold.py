@@ -24,8 +24,7 @@ Say = Callable[[str, int], None]
 
 
 class LiveFold:
-    """`now` is the fold over the first records of the steps in `loss`; the events from `position` on (segment and
-    offset) may tell of more."""
+    """`now` is the fold over the first records of the steps in `loss`."""
 
     def __init__(
         self,
@@ -42,6 +41,7 @@ class LiveFold:
         self._ended: Content | None = None
         self._saved: object = None
         self.now, self.position = self._restore(*cache, say)
+        """`position`: segment and offset of the events that may tell of more than was in the file at first."""
 
     def _restore(self, content: Content | None, problem: str, say: Say) -> tuple[Fold, tuple[int, int]]:
         """From the cache and what came since, else anew, saying why."""

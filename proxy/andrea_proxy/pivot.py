@@ -109,7 +109,8 @@ class Pivot:
         step = regime.start
         folder = self._run.archived(step)
         if not (folder / "policy.toml").exists():
-            folder.mkdir(parents=True, exist_ok=True)
+            self._run.archive.mkdir(exist_ok=True)  # no parents: a run that was moved away is not begun again here
+            folder.mkdir(exist_ok=True)
             fsync_dir(self._run.archive)  # before anything relies on what is in there
             fsync_dir(self._run.root)
             if not (folder / ".state.json").exists():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from andrea_proxy.desk import Desk
@@ -52,6 +52,8 @@ class _Service:
         self._run, self._signals, self._notifier = run, signals, notifier
         self._heartbeat = Heartbeat(notifier)
         self._ready = False
+        self._away = False
+        """Whether the run was gone since the desk was opened: what was read meanwhile may be nobody's."""
         self._told = ("", 0.0)
 
     def serve(self, settings: config.RunConfig) -> config.RunConfig | None:
@@ -75,19 +77,16 @@ class _Service:
                     self._signals.stop_wanted.wait(TROUBLE_SECONDS)
                 elif (again := self._anew(desk, settings)) is None:
                     watch.wait(self._stopping, desk.round_seconds / 4)  # the trainer waits for no plan
-        if (fault := gone()) is not None:  # what is written now would lie in somebody else's run
-            with suppress(OSError):
-                desk.let_go()
-            if again is None:
-                raise fault
+        if again is not None:
+            desk.let_go()
             return again
+        demand_standing()  # else what is written now would lie in somebody else's run
         try:
             desk.close()
         except OSError as error:  # nothing is lost: the events have it all
             desk.say(f"not everything could be written: {error.strerror}: {error.filename or self._run.root}")
-        if again is None:
-            log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
-        return again
+        log.info("stops at %s", desk.line, extra={"event": "stop", "step": desk.fold.step})
+        return None
 
     def _open(self, settings: config.RunConfig, log: logging.Logger) -> Desk | None:
         """A desk: at a start now or not at all; later, when the disk lets it be opened. None at an end."""
@@ -95,7 +94,7 @@ class _Service:
         while True:
             try:
                 demand_standing()
-                return Desk(self._run, settings, log)
+                return self._standing(Desk(self._run, settings, log))
             except (OSError, Fault) as error:
                 if not self._ready or not _passes(error):
                     raise
@@ -105,16 +104,29 @@ class _Service:
                 self._status(what)
                 self._heartbeat.beat()
             if self._signals.stop_wanted.wait(TROUBLE_SECONDS):
+                demand_standing()
                 return None
+
+    def _standing(self, desk: Desk) -> Desk:
+        """The desk, if it was opened over the run and not over the hole that this has left."""
+        try:
+            demand_standing()
+        except Fault:
+            desk.let_go()
+            raise
+        self._away = False
+        return desk
 
     def _turn(self, desk: Desk) -> bool:
         """One turn; whether the disk refused something, or the run is no longer where it was: it may come back."""
         try:
             demand_standing()
-            desk.turn(self._alive)
+            if not self._away:
+                desk.turn(self._alive)
         except (OSError, Fault) as error:
             if not _passes(error):
                 raise
+            self._away = self._away or gone() is not None
             what = self._waits(error)
             desk.say_once("trouble", what)
             self._status(what)
@@ -149,16 +161,34 @@ class _Service:
         return self._signals.stop_wanted.is_set()
 
     def _anew(self, desk: Desk, settings: config.RunConfig) -> config.RunConfig | None:
-        """The configuration for another desk, if there must be one: a run that is gone as a whole is waited for."""
-        started, desk.started = desk.started, None
-        if started is not None and _relevant(started["config"]) != _relevant(settings.model_dump(mode="json")):
-            now = config.load(self._run.run_toml)
-            if _relevant(now.model_dump(mode="json")) == _relevant(started["config"]):
-                return now
+        """The configuration for another desk, if there must be one."""
+        if self._away:
+            desk.say("the run is back: all is opened anew")
+            return settings
+        if (now := self._changed(desk, settings)) is not None:
+            return now
+        if not desk.lost or self._signals.stop_wanted.wait(TROUBLE_SECONDS):  # as a file, or with a whole run?
+            return None
         if (lost := desk.lost) and gone() is None:
             desk.say(f"{', '.join(lost)} was removed: all is opened, and mended, anew")
             return settings
         return None
+
+    def _changed(self, desk: Desk, settings: config.RunConfig) -> config.RunConfig | None:
+        """Another configuration, with which the trainer has started."""
+        if (started := desk.started) is None:
+            return None
+        if _relevant(started["config"]) == _relevant(settings.model_dump(mode="json")):
+            desk.started = None
+            return None
+        try:
+            now = config.load(self._run.run_toml)
+        except (OSError, Fault) as error:  # being written, or gone: looked at again
+            why = "; ".join(error.lines()) if isinstance(error, Fault) else error.strerror
+            desk.say_once("run.toml", f"run.toml has changed and cannot be read: {why}")
+            return None
+        desk.started = None
+        return now if _relevant(now.model_dump(mode="json")) == _relevant(started["config"]) else None
 
 
 def _passes(error: OSError | Fault) -> bool:

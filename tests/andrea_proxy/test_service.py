@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from andrea_cli.main import main
 from andrea_rundir.entries import read
 from andrea_rundir.lock import probe, read_pidfile
 from andrea_rundir.names import RunDir
@@ -89,15 +90,19 @@ def test_what_it_cannot_serve_is_told_in_words(
         ("andrea_proxy.service:_Service._turn", 3, False),
         ("andrea_proxy.desk:Desk._publish", 3, False),
         ("andrea_proxy.desk:Desk._save", 3, False),
+        ("andrea_proxy.pivot:Pivot.archive", 3, False),
         ("andrea_proxy.service:_Service._anew", 3, False),
-        ("andrea_proxy.desk:Desk.close", 1, True),
+        ("andrea_proxy.desk:Desk.let_go", 1, True),
         ("andrea_proxy.service:_Service._open", 2, True),
         ("andrea_proxy.desk:Desk._begin", 2, True),
     ],
 )
 def test_a_run_that_is_moved_away_at_any_moment_is_waited_for(at: str, call: int, removed: bool, make: Make) -> None:
     """It is served on when it is back. Where a file was `removed` before, the proxy is about to open all anew."""
-    run = quiet(make("moved", {"optimizer": {"max_steps": 4000}}), 30)
+    run = quiet(make("moved", {"optimizer": {"max_steps": 4000}}), 15)
+    assert main(["pivot", str(run.root), "--cap", "prose=0.3", "--no-wait"]) == 0
+    quiet(run, 60)
+    assert run.archive.exists()
     away = run.root.with_name("away")
     with start_proxy(run, hurt=[{"at": at, "call": call, "do": "STOP"}]) as proxy:
         until("it is at work", lambda: "planned to step" in proxy.said())
@@ -109,10 +114,45 @@ def test_a_run_that_is_moved_away_at_any_moment_is_waited_for(at: str, call: int
         until("it says so", lambda: "waits: the run is no longer where it was" in proxy.said())
         assert not run.root.exists()
         away.rename(run.root)
+        until("it is at work again", run.loss.exists)
         DryTrainer(run, lambda: not time.sleep(0.01)).train(75)
         until("the steps are recorded", lambda: run.loss.read_bytes().count(b'"step":75,') == 1)
         assert proxy.stop() == 0, proxy.said()
     assert "Traceback" not in proxy.said() and len(list(read(run.loss))) == 75
+
+
+@pytest.mark.parametrize("opening", [False, True])
+def test_a_stop_while_the_run_is_away_ends_with_1_whatever_it_was_about(opening: bool, make: Make) -> None:
+    run = quiet(make("away", {"optimizer": {"max_steps": 4000}}), 30)
+    at_the_second: dict[str, object] = {"at": "andrea_proxy.service:_Service._open", "call": 2, "do": "STOP"}
+    with start_proxy(run, hurt=[at_the_second]) as proxy:
+        until("it is at work", lambda: "planned to step" in proxy.said())
+        if opening:
+            run.loss.unlink()
+            until("it stands still", proxy.frozen)
+        run.root.rename(run.root.with_name("elsewhere"))
+        proxy.signal(signal.SIGCONT)
+        until("it says so", lambda: "waits: the run is no longer where it was" in proxy.said())
+        assert proxy.stop() == 1, proxy.said()
+
+
+def test_a_run_toml_that_cannot_be_read_for_a_moment_is_looked_at_again(make: Make) -> None:
+    run = make("halfway", {"optimizer": {"max_steps": 30}})
+    with start_proxy(run) as proxy:
+        until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
+        DryTrainer(run, lambda: not time.sleep(0.01)).train(30)
+        until("all is planned", lambda: lines(run) == 3)
+        longer = run.run_toml.read_text().replace("max_steps = 30 ", "max_steps = 60 ")
+        run.run_toml.write_text(longer)
+        proxy.signal(signal.SIGSTOP)
+        until("it stands still", proxy.frozen)
+        trainer = DryTrainer(run, lambda: not time.sleep(0.01))
+        run.run_toml.write_text(longer.replace("max_steps = 60 ", "max_steps = "))
+        proxy.signal(signal.SIGCONT)
+        until("it says so", lambda: "run.toml has changed and cannot be read" in proxy.said())
+        run.run_toml.write_text(longer)
+        trainer.train(60)
+        assert trainer.step == 60 and proxy.stop() == 0, proxy.said()
 
 
 def test_it_follows_a_change_of_run_toml_that_the_trainer_started_with(make: Make) -> None:
