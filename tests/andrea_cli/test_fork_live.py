@@ -115,7 +115,8 @@ def test_beside_a_parent_that_trains_and_prunes(fresh: Fresh, tmp_path: Path, an
     changes = {"optimizer": {"max_steps": 100_000}, "checkpoint": {"every": 10, "keep_last": 2, "keep_every": 100_000}}
     run = fresh(tmp_path / "run", changes)
     codes = []
-    with start(run) as trainer:
+    slowly: dict[str, object] = {"at": "andrea_train.loop:Loop._edge", "call": 1, "times": 0, "do": "SLEEP"}
+    with start(run, hurt=[{**slowly, "seconds": 0.03}]) as trainer:
         until("something was pruned", lambda: 10 not in run.checkpoints() and run.checkpoint(30).exists())
         for number in range(12):
             step = list(run.checkpoints())[number % 2 - 2]

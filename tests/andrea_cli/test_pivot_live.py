@@ -159,11 +159,14 @@ def test_a_command_that_was_away_meanwhile_tells_what_came_to_pass(make: Make) -
     with start_proxy(run) as proxy, start(run, hurt=[FREEZE_AT_25]) as trainer:
         at_25(run, trainer)
         command = call(run, "--cap", "prose=0.3", hurt=[away])
-        until("it is claimed", run.policy_pending.exists)
-        trainer.signal(signal.SIGCONT)
-        finish(run, trainer, proxy)
-        command.send_signal(signal.SIGCONT)
-        done = ended(command)
+        try:
+            until("it is claimed", run.policy_pending.exists)
+            trainer.signal(signal.SIGCONT)
+            finish(run, trainer, proxy)
+            command.send_signal(signal.SIGCONT)
+            done = ended(command)
+        finally:
+            command.kill()
     assert done.code == 0 and f"is in force since step {BOUNDARY + 1}" in done.out
     told = [line for line in done.err.splitlines() if "takes effect" in line]
     assert told == [f"andrea: {state}: takes effect after step {BOUNDARY}" for state in ("asked", "planned")]

@@ -94,9 +94,9 @@ def test_whatever_fell_back_is_replayed(seed: int, make: Make) -> None:
 
 def test_a_crash_inside_a_fallback_that_crossed_a_phase_edge(make: Make) -> None:
     run = make("edge", settings(0.0), rules=PHASES)
-    with start(run) as trainer:
-        wait_step(run, 36)
-        trainer.kill()
+    crash: dict[str, object] = {"at": "andrea_train.loop:Loop._edge", "call": 36, "do": "KILL"}
+    with start(run, hurt=[crash]) as trainer:
+        assert trainer.wait() == -9
     before = len(fallbacks(run))
     with start(run, "--until-step", "45") as trainer:
         end_well(trainer)
@@ -151,16 +151,18 @@ def test_the_proxy_absent_for_500_steps(make: Make) -> None:
     entries = list(read(run.loss))
     assert [entry["step"] for entry in entries] == list(range(1, last + 1))
     absent = [entry["step"] for entry in entries if entry["flags"] == ["fallback"]]
-    assert len(absent) >= 480 and absent == list(range(absent[0], absent[-1] + 1)) and absent[-1] < last
+    assert absent[:480] == list(range(absent[0], absent[0] + 480)) and absent[-1] < last
     steps = [event for event in read_events(run.events) if event["event"] == "step"]
     cursors: dict[str, int] = {}
     for event in steps:
         for arm, (pulls, *_) in event["arms"].items():
             cursors[arm] = cursors.get(arm, 0) + pulls
         assert event["cursors"] == cursors
-    waits = [when(b) - when(a) - b["seconds"] for a, b in pairwise(steps) if a["step"] % 20 == 0]
-    waits = [wait for wait, event in zip(waits, steps[20::20], strict=False) if event["flags"]]
-    assert sum(waits) < patience + 0.01 * (when(steps[-1]) - when(steps[0])) + 0.1 * len(waits)
+    # At an edge the trainer saves and looks as well: as long as with a plan, but for the first two, which start late.
+    edges = [(when(b) - when(a) - b["seconds"], b) for a, b in pairwise(steps) if a["step"] % 20 == 0]
+    waits = [wait for wait, event in edges if event["flags"]]
+    usual = max([0.1, *(wait for wait, event in edges if not event["flags"])])
+    assert sum(waits) < patience + 0.01 * (when(steps[-1]) - when(steps[0])) + usual * len(waits)
 
 
 def when(event: dict[str, Any]) -> float:

@@ -290,7 +290,7 @@ def test_a_request_that_is_still_being_written_is_waited_for(make: Make, sources
         until("two rounds are planned", lambda: run.plan.exists() and lines(run) >= 2)
         prepared(run, text, run.root / "elsewhere.toml")
         with run.policy_next.open("w") as file:
-            time.sleep(0.5)  # looks are made meanwhile: one right away
+            time.sleep(0.2)  # looks are made meanwhile: one right away
             file.write(text)
         until("it is claimed", run.policy_pending.exists)
         assert "refused" not in proxy.said()

@@ -52,6 +52,9 @@ def is_twin(run: RunDir, whole: RunDir) -> None:
     assert sidecar_diff(run, whole) == []
 
 
+STILL_AT_33: dict[str, object] = {"at": "andrea_train.loop:Loop._edge", "call": 33, "do": "STOP"}
+
+
 def at(where: str, call: int, *, after: bool = False) -> dict[str, object]:
     return {"at": where, "call": call, "do": "KILL", "after": after}
 
@@ -94,9 +97,11 @@ def test_a_proxy_killed_at_chosen_points_leaves_no_trace(make: Make, whole: RunD
 @pytest.mark.parametrize("name", ["plan.jsonl", ".loss.json"])
 def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, whole: RunDir) -> None:
     run = make(f"removed-{name.strip('.')}", PATIENT)
-    with start(run) as trainer, start_proxy(run) as proxy:
-        wait_step(run, 33, 120)
+    with start(run, hurt=[STILL_AT_33]) as trainer, start_proxy(run) as proxy:
+        until("the trainer stands still", trainer.frozen)
         (run.root / name).unlink()
+        until("it is made again", (run.root / name).exists)
+        trainer.signal(signal.SIGCONT)
         assert trainer.wait(120) == 0, trainer.said()
         until("the proxy has recorded all", caught_up(run))
         assert proxy.stop() == 0, proxy.said()
@@ -108,9 +113,11 @@ def test_a_file_that_is_removed_under_both_is_made_again(name: str, make: Make, 
 def test_a_plan_that_is_removed_on_a_full_disk_is_waited_with(make: Make, whole: RunDir) -> None:
     run = make("removed-full", PATIENT)
     full = {"at": "andrea_rundir.planfile:write", "call": 1, "do": "ENOSPC", "times": 2}
-    with start(run) as trainer, start_proxy(run, hurt=[full]) as proxy:
-        until("the proxy has read all up to step 33", lambda: len(list(read(run.loss))) >= 33)
+    with start(run, hurt=[STILL_AT_33]) as trainer, start_proxy(run, hurt=[full]) as proxy:
+        until("the trainer stands still", trainer.frozen)
         run.plan.unlink()
+        until("it is made again", run.plan.exists)
+        trainer.signal(signal.SIGCONT)
         assert trainer.wait(120) == 0, trainer.said()
         until("the proxy has recorded all", caught_up(run))
         assert proxy.stop() == 0, proxy.said()
@@ -120,9 +127,11 @@ def test_a_plan_that_is_removed_on_a_full_disk_is_waited_with(make: Make, whole:
 
 def test_events_that_are_removed_under_both_cost_nothing_that_was_read(make: Make, whole: RunDir) -> None:
     run = make("removed-events", PATIENT)
-    with start(run) as trainer, start_proxy(run) as proxy:
-        until("the proxy has read all up to step 33", lambda: len(list(read(run.loss))) >= 33)
+    with start(run, hurt=[STILL_AT_33]) as trainer, start_proxy(run) as proxy:
+        until("the trainer stands still", trainer.frozen)
+        until("the proxy has read all", lambda: len(list(read(run.loss))) == 33)
         shutil.rmtree(run.events)
+        trainer.signal(signal.SIGCONT)
         assert trainer.wait(120) == 0, trainer.said()
         until("the proxy has recorded all", caught_up(run))
         assert proxy.stop() == 0, proxy.said()

@@ -25,7 +25,8 @@ Make = Callable[..., RunDir]
 STILL = 90.0 if os.environ.get("FAULTS") == "all" else 2.0
 """Seconds for which either one stands still."""
 HOUR, DAY = 3600, 86400
-INSIDE_A_STEP: dict[str, object] = {"at": "andrea_train.stepper:Stepper.take", "call": 45, "do": "STOP"}
+# The save of step 40 has ended then: the one of 50 waits for it.
+INSIDE_A_STEP: dict[str, object] = {"at": "andrea_train.stepper:Stepper.take", "call": 52, "do": "STOP"}
 
 
 @pytest.fixture

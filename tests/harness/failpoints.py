@@ -10,7 +10,8 @@ function, and at the n - 1 calls after it (for ever if `times` is 0):
 - FALSE: the function returns False instead;
 - SLEEP: the function takes `seconds` longer;
 - CHILD: a child process is started first, harness.helper;
-- IMPORTS: from then on, whatever is imported that was not there yet is told on stderr ("imported late: NAME");
+- IMPORTS: from then on, whatever is imported that was not there yet is told on stderr ("imported late: NAME"), first of
+  all, for a proof, `__hello__`;
 - FLOOD: a thread is started first, which logs `lines` lines a burst, in `bursts` bursts of `seconds` seconds, with as
   long a silence after each.
 """
@@ -59,6 +60,7 @@ def install(spec: dict[str, Any]) -> None:
             return original(*args, **kwargs)
         if do == "IMPORTS":
             sys.addaudithook(tell_import)
+            __import__("__hello__")
             return original(*args, **kwargs)
         if do == "CHILD":
             subprocess.Popen([sys.executable, "-S", str(Path(__file__).with_name("helper.py"))])
