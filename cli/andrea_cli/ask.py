@@ -10,10 +10,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from andrea_rundir.faults import Fault
 
+CLEARING_UP_SECONDS = 10.0
 SERVICE = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "JOURNAL_STREAM")
 """What a service manager sets for us is not meant for our children."""
 
@@ -29,7 +31,10 @@ def ask(module: str, request: Mapping[str, Any]) -> dict[str, Any]:
     )
     try:
         out, err = child.communicate(json.dumps(request).encode())
-    except BaseException:  # Ctrl-C reached the child as well: let it clear up
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):  # Ctrl-C reached the child as well, which is clearing up
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(CLEARING_UP_SECONDS)
         child.terminate()
         child.wait()
         raise

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,9 @@ import pytest
 from andrea_corpus.prepare import opened
 from andrea_rundir import config, filesystem, policy
 from andrea_rundir.names import RunDir
+from harness import until
 from harness.commands import Andrea, Wish, snapshot
+from harness.processes import TESTS, stands_still
 
 
 def test_a_run_is_made_complete(andrea: Andrea, wish: Wish) -> None:
@@ -222,14 +224,16 @@ def test_config_files_that_cannot_be_read(andrea: Andrea, wish: Wish) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing(wish: Wish, number: signal.Signals) -> None:
-    wish.source.write_text("the quick brown fox jumps over the lazy dog\n" * 1_000_000)
-    command = [sys.executable, "-m", "andrea_cli.main", *map(str, wish.arguments)]
-    child = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    while not (wish.run.parent.exists() and os.listdir(wish.run.parent)):
-        time.sleep(0.001)
-        assert child.poll() is None
-    child.send_signal(number)
-    _, err = child.communicate()
+    at_the_first_shard = json.dumps([{"at": "os:fsync", "call": 1, "do": "STOP"}])
+    program = ["-m", "harness.failpoints", at_the_first_shard, "andrea_cli.main"]
+    command = [sys.executable, *program, *map(str, wish.arguments)]
+    env = {**os.environ, "PYTHONPATH": str(TESTS)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as child:
+        until("it stands still", lambda: stands_still(child.pid))
+        assert os.listdir(wish.run.parent) != []
+        child.send_signal(number)
+        child.send_signal(signal.SIGCONT)
+        _, err = child.communicate()
     assert child.returncode in (130, 143) and "Traceback" not in err
     assert not wish.run.parent.exists()
 

@@ -286,7 +286,7 @@ def read_twice(path: Path, again: list[int]) -> list[Entry]:
         found: list[Entry] = json.loads(seen)
     except ValueError:
         again.append(len(seen))
-        end = len(seen.rstrip(b" ]\n"))
+        end = len(seen.partition(b"\n]")[0].rstrip(b" \n"))
         later = path.read_bytes()
         assert later[:end] == seen[:end]
         found = json.loads(later)

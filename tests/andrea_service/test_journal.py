@@ -152,7 +152,8 @@ def test_a_process_leaves_a_hung_journal_soon(journald: Journald, tmp_path: Path
 
 
 def test_all_that_waits_is_written_before_the_end(journald: Journald, tmp_path: Path) -> None:
-    child = begin(SETUP + "for i in range(500): log.info('%d', i)", journald.path, tmp_path / "err")
+    patient = "from andrea_service import journal; journal._FAREWELL = 60.0\n"
+    child = begin(patient + SETUP + "for i in range(500): log.info('%d', i)", journald.path, tmp_path / "err")
     assert [journald.hear()[0]["MESSAGE"] for _ in range(500)] == [str(i) for i in range(500)]
     finish(child)
 

@@ -18,6 +18,7 @@ from andrea_rundir.eventlog import EventLog
 from andrea_rundir.faults import Refused
 from andrea_rundir.lock import Lock, write_pidfile
 from andrea_rundir.names import RunDir
+from andrea_service import presence
 from andrea_service.identity import me
 from andrea_service.presence import look
 
@@ -130,7 +131,8 @@ def test_a_container_is_foreign_from_outside_and_running_from_inside(run: RunDir
     assert subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout == "running\n"
 
 
-def test_a_new_owner_gets_a_moment_to_write_who_it_is(run: RunDir) -> None:
+def test_a_new_owner_gets_a_moment_to_write_who_it_is(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presence, "_PATIENCE", 60.0)
     lock = os.open(run.train_lock, os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
     late = threading.Timer(0.1, lambda: os.pwrite(lock, json.dumps(me()).encode() + b"\n", 0))

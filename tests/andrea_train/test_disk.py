@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from andrea_rundir import digests, inspection
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
-from harness import make_run, start, twin_diff, until, wait_checkpoint, wait_step
+from harness import Trainer, make_run, start, twin_diff, until, wait_checkpoint, wait_step
 
 Make = Callable[..., RunDir]
 
@@ -25,12 +26,13 @@ def small_disk(mount: Callable[..., Path]) -> Path:
 
 
 def all_valid(run: RunDir) -> list[int]:
-    lines = digests.read(run.sums)
-    for path in run.checkpoints().values():
+    there = run.checkpoints()
+    lines = digests.read(run.sums)  # a file has its line before it has its name
+    for path in there.values():
         facts = inspection.inspect(path)
         assert facts.problem is None
         assert lines[path.name] == facts.digest
-    return list(run.checkpoints())
+    return list(there)
 
 
 def no_checkpoint_ahead_of_its_events(run: RunDir) -> None:
@@ -38,12 +40,15 @@ def no_checkpoint_ahead_of_its_events(run: RunDir) -> None:
     assert set(run.checkpoints()) <= known
 
 
-def fill(place: Path, leave: int) -> Path:
-    """A file that takes all space of a file system but `leave` bytes."""
+def fill(place: Path, trainer: Trainer, leave: int) -> Path:
+    """A file that takes all space of a file system but `leave` bytes; the trainer stands still meanwhile."""
     filler = place / "filler"
+    trainer.signal(signal.SIGSTOP)
+    until("the trainer stands still", trainer.frozen)
     free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
     with filler.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(1, free - leave))
+    trainer.signal(signal.SIGCONT)
     return filler
 
 
@@ -51,10 +56,10 @@ def test_a_full_disk_costs_checkpoints_not_the_run(small_disk: Path, sources: di
     run = make_run(small_disk / "run", changes=LONG, arms=sources)
     with start(run) as trainer:
         wait_checkpoint(run, 100)
-        filler = fill(small_disk, 300_000)  # room for events, not for a checkpoint of 504,584 bytes
+        filler = fill(small_disk, trainer, 300_000)  # room for events, not for a checkpoint of 504,584 bytes
         old = all_valid(run)
         until("a failed save", lambda: "save failed" in trainer.said())
-        failed_at = max(e["step"] for e in read(run.events) if e.get("what") == "save failed")
+        failed_at = min(e["step"] for e in read(run.events) if e.get("what") == "save failed")
         wait_step(run, failed_at + 20)  # it trains on
         assert set(old) <= set(all_valid(run))
         assert "No space left" in trainer.said()
@@ -71,7 +76,7 @@ def test_no_space_for_events_pauses_and_goes_on(small_disk: Path, sources: dict[
     run = make_run(small_disk / "run", changes=LONG, arms=sources)
     with start(run) as trainer:
         wait_checkpoint(run, 100)
-        filler = fill(small_disk, 0)
+        filler = fill(small_disk, trainer, 0)
         until("the pause", lambda: "paused" in trainer.said())
         stood_at = max(e["step"] for e in read(run.events) if e["event"] == "step")
         filler.unlink()

@@ -15,7 +15,7 @@ from andrea_rundir.config import load
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
 from andrea_service.presence import look
-from harness import start, start_proxy, until, wait_step
+from harness import start, start_proxy, until, wait_checkpoint, wait_step
 
 Make = Callable[..., RunDir]
 
@@ -30,7 +30,9 @@ def test_a_second_trainer_exits_75_and_touches_nothing(make: Make) -> None:
     run = make("second", LONG)
     with start(run) as first:
         wait_step(run, 3)
+        wait_checkpoint(run, 0)
         first.signal(signal.SIGSTOP)
+        until("it stands still", first.frozen)
         before, segments = contents(run), sorted(run.events.iterdir())
         with start(run) as second:
             assert second.wait() == 75, second.said()

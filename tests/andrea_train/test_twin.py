@@ -12,7 +12,7 @@ import pytest
 
 from andrea_rundir.events import read
 from andrea_rundir.names import RunDir
-from harness import Trainer, figures, start, twin_diff, wait_step
+from harness import Trainer, figures, start, twin_diff, until, wait_step
 
 CADENCE = 10
 LAST = 60
@@ -81,17 +81,25 @@ def test_a_hurt_run_equals_its_twin(name: str, make: Make, whole: RunDir) -> Non
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
 
 
+def starts(run: RunDir) -> list[int]:
+    """Where the run was begun and resumed."""
+    return [event["step"] for event in read(run.events) if event["event"] == "start"] if run.events.exists() else []
+
+
 def test_killed_at_random_instants(make: Make, whole: RunDir) -> None:
     """At no chosen place: right after the start, then again and again a few steps past the newest checkpoint."""
     run, rng = make("random", KEEP_TWO), np.random.default_rng(7)
+    slowly: Point = {"at": "andrea_train.loop:Loop._step", "call": 1, "times": 0, "do": "SLEEP", "seconds": 0.03}
     for step in (0, 11, 22, 31, 41):
-        with start(run) as trainer:
+        before = len(starts(run))
+        with start(run, hurt=[slowly]) as trainer:
+            until("it begins", lambda step=step, before=before: not step or len(starts(run)) > before)
             wait_step(run, step + int(rng.integers(0, 9)) if step else -1)
             time.sleep(float(rng.uniform(0.0, 0.02)))
             trainer.kill()
     finish(start(run))
     assert twin_diff(run, whole, LAST, cadence=CADENCE) == []
-    resumed = [event["step"] for event in read(run.events) if event["event"] == "start"]
+    resumed = starts(run)
     assert len(set(resumed)) >= 3, f"it was resumed at {resumed}: too little happened before the kills"
 
 

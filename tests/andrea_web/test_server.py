@@ -141,7 +141,7 @@ def test_who_was_accepted_before_an_end_is_answered(trained: RunDir, monkeypatch
         assert client.ask("/healthz").status == 200
         host, _, port = str(client.door.address).rpartition(":")
         with socket.create_connection((host, int(port)), timeout=60) as early:
-            time.sleep(0.5)  # it is accepted
+            until("it is accepted", lambda: page._server is not None and bool(page._server.server_state.connections))
             ending = threading.Thread(target=page.__exit__, args=(None, None, None))
             ending.start()
             time.sleep(1)  # the end has begun

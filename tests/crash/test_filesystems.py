@@ -18,6 +18,7 @@ import pytest
 
 from andrea_cli.verify import verify
 from andrea_rundir import checkpoint, config, loading
+from andrea_rundir.entries import read as read_entries
 from andrea_rundir.events import read as read_events
 from andrea_rundir.faults import BadConfig
 from andrea_rundir.filesystem import refuse_network
@@ -56,7 +57,7 @@ def to_the_end(run: RunDir) -> None:
         assert trainer.wait() == 0, trainer.said()
         until(
             "all is recorded",
-            lambda: run.loss.exists() and entries(run)[-1:] != [] and entries(run)[-1]["step"] == LAST,
+            lambda: max((entry["step"] for entry in read_entries(run.loss)), default=0) == LAST,
         )
         assert proxy.stop() == 0, proxy.said()
 

@@ -5,7 +5,8 @@ list of
 {"at": "module:Name.attribute", "call": k, "do": WHAT, "times": n, "after": bool}. WHAT happens at the k-th call of that
 function, and at the n - 1 calls after it (for ever if `times` is 0):
 
-- a signal name (KILL, TERM, USR1): the process gets that signal as the function is entered, or left with `after`;
+- a signal name (KILL, TERM, USR1): the process gets that signal as the function is entered, or left with `after`; it
+  has `seconds`, if that is given, to hear of it before it goes on;
 - an errno name (EIO, ENOSPC): the function raises that OSError instead;
 - FALSE: the function returns False instead;
 - SLEEP: the function takes `seconds` longer;
@@ -75,6 +76,7 @@ def install(spec: dict[str, Any]) -> None:
             os.kill(os.getpid(), number)
             return result
         os.kill(os.getpid(), number)
+        time.sleep(spec.get("seconds", 0.0))
         return original(*args, **kwargs)
 
     setattr(owner, name, hurt)

@@ -118,9 +118,9 @@ class Host:
         """As `harness.until`; asking the machine costs more than looking at a file, so it is asked less often."""
         until(what, happened, timeout, pause=0.1)
 
-    def until_state(self, unit: str, wanted: Callable[[tuple[str, str]], bool], timeout: float = 60) -> tuple[str, str]:
+    def until_state(self, unit: str, wanted: Callable[[tuple[str, str]], bool]) -> tuple[str, str]:
         """Wait for a state and result of a unit."""
-        self.until(f"{unit}: {self.machine.state_of(unit)}", lambda: wanted(self.machine.state_of(unit)), timeout)
+        self.until(f"{unit}: {self.machine.state_of(unit)}", lambda: wanted(self.machine.state_of(unit)))
         return self.machine.state_of(unit)
 
     def differences(self, hurt: RunDir, whole: RunDir) -> list[str]:

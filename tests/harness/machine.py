@@ -14,6 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,7 @@ class Machine:
         until("a first process", self._has_leader, 30)
         until("systemd", lambda: self.run("systemctl", "is-system-running", check=False).stdout != "", 30)
         up = ("running\n", "degraded\n")
-        until("the end of booting", lambda: self.run("systemctl", "is-system-running", check=False).stdout in up, 60)
+        until("the end of booting", lambda: self.run("systemctl", "is-system-running", check=False).stdout in up, 180)
         # A Python that lies elsewhere than it was built for must not find another one's library.
         self.write("/etc/ld.so.conf.d/0-lent-python.conf", f"{self.python.parents[1] / 'lib'}\n")
         self.run("ldconfig")
@@ -141,8 +142,9 @@ class Machine:
         assert self._process.poll() is None, self.output.read_text(errors="replace")
         children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
         for child in children:
-            if Path(f"/proc/{child}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink():
-                self._leader = int(child)
+            with suppress(OSError):  # one that has just ended
+                if Path(f"/proc/{child}/ns/pid").readlink() != Path("/proc/self/ns/pid").readlink():
+                    self._leader = int(child)
         return self._leader != 0
 
     def run(

@@ -19,6 +19,12 @@ TESTS = Path(__file__).parents[1]
 BLOCKED = ["env", "--block-signal=USR1", "--block-signal=TERM"]
 
 
+def stands_still(pid: int) -> bool:
+    """Whether every thread of a process was stopped by a SIGSTOP."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return all((task / "stat").read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+
+
 @dataclass
 class Trainer:
     """A started trainer or proxy; its output is in a file, so that it never waits for a reader."""
@@ -50,7 +56,7 @@ class Trainer:
 
     def frozen(self) -> bool:
         """Whether it was stopped by a SIGSTOP, as a failpoint may send it."""
-        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        return stands_still(self.pid)
 
     def stop(self) -> int:
         self.signal(signal.SIGTERM)

@@ -67,7 +67,7 @@ def test_the_proxy_is_back_within_a_second(host: Host) -> None:
 def test_a_hung_trainer_is_aborted(host: Host) -> None:
     """Its stack is in the journal, and another goes on."""
     run = host.make()
-    host.change(f"{TRAIN}.service", SOON, "WatchdogSec=2s")
+    host.change(f"{TRAIN}.service", SOON, "WatchdogSec=5s")
     host.start()
     since, pid = host.machine.now(), host.machine.main_pid(TRAIN)
     host.machine.kill(pid, signal.SIGSTOP)

@@ -44,9 +44,8 @@ def test_from_an_empty_host(host: Host) -> None:
     assert json.loads(host.andrea("status", "first", "--json"))["step"] >= 1
     for unit in (TRAIN, PROXY, f"{PROXY}.socket"):
         assert host.machine.state_of(unit)[0] == "active", unit
-    host.run("sleep", "1.5")
-    shown = host.systemctl("status", TRAIN, "--no-pager")
-    assert 'Status: "step ' in shown and "last checkpoint" in shown
+    shown = lambda: host.systemctl("status", TRAIN, "--no-pager")  # noqa: E731
+    host.until("a status", lambda: 'Status: "step ' in (said := shown()) and "last checkpoint" in said)
     assert ask(host, "8470").endswith("\n\nok\n\n")
     assert "* first" in host.andrea("list")
     host.andrea("checkpoint", "first")

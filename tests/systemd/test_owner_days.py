@@ -113,7 +113,9 @@ def pivot(host: Host, run: RunDir) -> None:
 
 def fork(host: Host, run: RunDir) -> RunDir:
     """Was it right? A branch from before, at another rate and with an end in sight, beside the run that goes on."""
-    step = max(step for step in run.checkpoints() if step % 10 == 0)
+    lasting = lambda: [step for step in run.checkpoints() if step and step % (10 * CADENCE) == 0]  # noqa: E731
+    host.until("a checkpoint that stays for long", lambda: lasting() != [])
+    step = lasting()[-1]
     last = step + 60
     kept = act(host, "andrea", "keep", "days", step)
     assert "kept" in kept

@@ -48,6 +48,8 @@ def test_a_life(readers: Host) -> None:
     host.systemctl("start", "--no-block", TRAIN)
     host.until("a start event", lambda: run.events.is_dir() and any(run.events.iterdir()))
     agreed(host, run, "starting", inside=True)
+    stat = ("cat", f"/proc/{host.machine.main_pid(TRAIN)}/stat")
+    host.until("it stands still", lambda: host.run(*stat).stdout.rpartition(")")[2].split()[0] == "T")
     host.machine.kill(host.machine.main_pid(TRAIN), signal.SIGCONT)
     host.until("a step", lambda: host.status(run)["state"] == "running")
     agreed(host, run, "running", inside=True)

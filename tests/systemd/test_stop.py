@@ -24,7 +24,7 @@ def test_stop(host: Host) -> None:
     last = host.last_step(run)
     assert host.newest(run) == last
     inspection.inspect(run.checkpoint(last))
-    host.until("the last entry", lambda: [entry["step"] for entry in entries.read(run.loss)][-1] == last)
+    host.until("the last entry", lambda: max((entry["step"] for entry in entries.read(run.loss)), default=0) == last)
 
 
 def test_a_slow_disk_gets_its_time(host: Host) -> None:
@@ -36,7 +36,7 @@ def test_a_slow_disk_gets_its_time(host: Host) -> None:
         began = host.machine.run("date", "+%s.%N").stdout
         host.stop()
         took = float(host.machine.run("date", "+%s.%N").stdout) - float(began)
-    assert took > 7.5
+    assert took > 5.0, "it did not outlast TimeoutStopSec"
     assert host.machine.state_of(TRAIN) == CLEAN
     assert host.newest(run) == host.last_step(run) > 0
 
