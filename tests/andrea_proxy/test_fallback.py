@@ -137,7 +137,8 @@ def test_the_proxy_absent_for_500_steps(make: Make) -> None:
     """Training pauses no longer than the budget; afterwards no step is missing and no window was skipped."""
     patience = 1.0
     run = make("absent", settings(patience, 100_000) | {"checkpoint": {"every": 20}})
-    with start(run) as trainer:
+    slowly: dict[str, object] = {"at": "andrea_train.stepper:Stepper.take", "call": 1, "times": 0, "do": "SLEEP"}
+    with start(run, hurt=[{**slowly, "seconds": 0.02}]) as trainer:  # a proxy that is held up for a moment is in time
         with start_proxy(run) as proxy:
             wait_step(run, 45)
             assert proxy.stop() == 0
@@ -151,18 +152,16 @@ def test_the_proxy_absent_for_500_steps(make: Make) -> None:
     entries = list(read(run.loss))
     assert [entry["step"] for entry in entries] == list(range(1, last + 1))
     absent = [entry["step"] for entry in entries if entry["flags"] == ["fallback"]]
-    assert absent[:480] == list(range(absent[0], absent[0] + 480)) and absent[-1] < last
+    assert len(absent) >= 480 and absent == list(range(absent[0], absent[-1] + 1)) and absent[-1] < last
     steps = [event for event in read_events(run.events) if event["event"] == "step"]
     cursors: dict[str, int] = {}
     for event in steps:
         for arm, (pulls, *_) in event["arms"].items():
             cursors[arm] = cursors.get(arm, 0) + pulls
         assert event["cursors"] == cursors
-    # At an edge the trainer saves and looks as well: as long as with a plan, but for the first two, which start late.
-    edges = [(when(b) - when(a) - b["seconds"], b) for a, b in pairwise(steps) if a["step"] % 20 == 0]
-    waits = [wait for wait, event in edges if event["flags"]]
-    usual = max([0.1, *(wait for wait, event in edges if not event["flags"])])
-    assert sum(waits) < patience + 0.01 * (when(steps[-1]) - when(steps[0])) + usual * len(waits)
+    waits = [when(b) - when(a) - b["seconds"] for a, b in pairwise(steps) if a["step"] % 20 == 0]
+    waits = [wait for wait, event in zip(waits, steps[20::20], strict=False) if event["flags"]]
+    assert sum(waits) < patience + 0.01 * (when(steps[-1]) - when(steps[0])) + 0.1 * len(waits)
 
 
 def when(event: dict[str, Any]) -> float:

@@ -136,12 +136,17 @@ def test_a_stop_while_the_run_is_away_ends_with_1_whatever_it_was_about(opening:
         assert proxy.stop() == 1, proxy.said()
 
 
+def train_to_the_end(run: RunDir) -> None:
+    """30 steps, which are all of the run, beside a proxy."""
+    until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
+    DryTrainer(run, lambda: not time.sleep(0.01)).train(30)
+    until("all is planned", lambda: lines(run) == 3)
+
+
 def test_a_run_toml_that_cannot_be_read_for_a_moment_is_looked_at_again(make: Make) -> None:
     run = make("halfway", {"optimizer": {"max_steps": 30}})
     with start_proxy(run) as proxy:
-        until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
-        DryTrainer(run, lambda: not time.sleep(0.01)).train(30)
-        until("all is planned", lambda: lines(run) == 3)
+        train_to_the_end(run)
         longer = run.run_toml.read_text().replace("max_steps = 30 ", "max_steps = 60 ")
         run.run_toml.write_text(longer)
         proxy.signal(signal.SIGSTOP)
@@ -158,9 +163,7 @@ def test_a_run_toml_that_cannot_be_read_for_a_moment_is_looked_at_again(make: Ma
 def test_it_follows_a_change_of_run_toml_that_the_trainer_started_with(make: Make) -> None:
     run = make("longer", {"optimizer": {"max_steps": 30}})
     with start_proxy(run) as proxy:
-        until("the plan begins", lambda: run.plan.exists() and lines(run) >= 2)
-        DryTrainer(run, lambda: not time.sleep(0.01)).train(30)
-        until("all is planned", lambda: lines(run) == 3)
+        train_to_the_end(run)
         run.run_toml.write_text(run.run_toml.read_text().replace("max_steps = 30 ", "max_steps = 60 "))
         trainer = DryTrainer(run, lambda: not time.sleep(0.01))
         trainer.train(60)

@@ -41,7 +41,7 @@ def test_a_held_lock_names_its_holder(tmp_path: Path) -> None:
         start = time.monotonic()
         with pytest.raises(Held) as raised:
             Lock.acquire(path, {"pid": 1}, patience=0.2)
-        assert time.monotonic() - start >= 0.2
+        assert 0.2 <= time.monotonic() - start < 2
         assert raised.value.exit_code == 75
         assert f"pid {process.pid} on host here" in raised.value.found
         assert probe(path) == Probe(True, {"pid": process.pid, "host": "here"})

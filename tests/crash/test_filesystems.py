@@ -24,7 +24,7 @@ from andrea_rundir.faults import BadConfig
 from andrea_rundir.filesystem import refuse_network
 from andrea_rundir.names import RunDir
 from crash.devices import Device
-from harness import Trainer, make_run, sidecar_diff, start, start_proxy, texts, twin_diff, until
+from harness import make_run, sidecar_diff, start, start_proxy, texts, twin_diff, until
 from harness.dry import desk
 from harness.twin import entries
 
@@ -66,15 +66,10 @@ def to_the_end(run: RunDir) -> None:
 def stopped_short(run: RunDir) -> Iterator[None]:
     """Trainer and proxy, both stopped by a signal at the moment at which a checkpoint is announced; then killed."""
     with start_proxy(run) as proxy, start(run, hurt=[ANNOUNCED]) as trainer:
-        until("the trainer stands still", lambda: state_of(trainer) == "T")
+        until("the trainer stands still", trainer.frozen)
         proxy.signal(signal.SIGSTOP)
-        until("the proxy stands still", lambda: state_of(proxy) == "T")
+        until("the proxy stands still", proxy.frozen)
         yield
-
-
-def state_of(process: Trainer) -> str:
-    assert process.process.poll() is None, process.said()
-    return Path(f"/proc/{process.pid}/stat").read_text().rsplit(") ", 1)[1][0]
 
 
 def ends_as(run: RunDir, whole: RunDir) -> None:

@@ -9,8 +9,8 @@ from harness.disk import hanging, slow
 from harness.host import TRAIN, Host
 
 CLEAN = ("inactive", "success")
-# Some 60 MB a checkpoint: four pieces.
-LARGE = {"d_model": 256, "n_heads": 4, "n_layers": 6}
+# Some 77 MB a checkpoint: five pieces.
+LARGE = {"d_model": 256, "n_heads": 4, "n_layers": 8}
 RARE = {"checkpoint": {"every": 100_000}, "probe": {"every": 100_000}}
 
 
@@ -36,7 +36,7 @@ def test_a_slow_disk_gets_its_time(host: Host) -> None:
         began = host.machine.run("date", "+%s.%N").stdout
         host.stop()
         took = float(host.machine.run("date", "+%s.%N").stdout) - float(began)
-    assert took > 5.0, "it did not outlast TimeoutStopSec"
+    assert took > 7.5
     assert host.machine.state_of(TRAIN) == CLEAN
     assert host.newest(run) == host.last_step(run) > 0
 
